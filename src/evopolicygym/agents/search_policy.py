@@ -1,0 +1,170 @@
+"""The policy that the search agent tunes: copied as it is into the Program as `policy.py`.
+
+A linear map, or one hidden layer, over the flattened observation; a table where the observation
+is discrete. `parameters.npz` next to it holds one or more parameter vectors. With more than one,
+each Episode plays the one its policy seed picks and prints which, so that a single Submission
+tries as many vectors as it has Episodes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+MAX_FEATURES = 128
+MAX_TABLE = 4096
+
+
+def table_size(space):
+    """Return the number of states of a discrete observation space, or None."""
+    if space["type"] == "Discrete":
+        size = space["n"]
+    elif space["type"] == "Tuple":
+        sizes = [table_size(child) for child in space["spaces"]]
+        size = None if None in sizes else int(np.prod(sizes, dtype=np.int64))
+    else:
+        return None
+    return size if size is not None and size <= MAX_TABLE else None
+
+
+def state(space, observation):
+    """Return the index of a discrete observation."""
+    if space["type"] == "Discrete":
+        return observation - space.get("start", 0)
+    index = 0
+    for child, item in zip(space["spaces"], observation):
+        index = index * table_size(child) + state(child, item)
+    return index
+
+
+def flatten(space, observation):
+    """Return a flat float vector; large arrays are averaged down to `MAX_FEATURES`."""
+    kind = space["type"]
+    if kind == "Discrete":
+        one_hot = np.zeros(min(space["n"], MAX_FEATURES))
+        one_hot[(observation - space.get("start", 0)) % len(one_hot)] = 1.0
+        return one_hot
+    if kind == "Dict":
+        parts = [flatten(space["spaces"][k], observation[k]) for k in sorted(space["spaces"])]
+        return np.concatenate(parts) if parts else np.zeros(0)
+    if kind == "Tuple":
+        return np.concatenate([flatten(s, o) for s, o in zip(space["spaces"], observation)])
+    if kind in ("Box", "MultiDiscrete", "MultiBinary"):
+        flat = np.nan_to_num(np.asarray(observation, dtype=np.float64)).ravel()
+        if flat.size > MAX_FEATURES:
+            edges = np.linspace(0, flat.size, MAX_FEATURES + 1).astype(int)[:-1]
+            flat = np.add.reduceat(flat, edges) / np.diff([*edges, flat.size])
+        return flat
+    return np.zeros(0)
+
+
+def output_size(space):
+    """Return how many numbers an action of `space` is made from."""
+    kind = space["type"]
+    if kind == "Discrete":
+        return space["n"]
+    if kind == "MultiDiscrete":
+        return int(np.sum(space["nvec"]))
+    if kind in ("Box", "MultiBinary"):
+        return int(np.prod(space["shape"], dtype=np.int64))
+    if kind in ("Dict", "Tuple", "OneOf"):
+        children = space["spaces"].values() if kind == "Dict" else space["spaces"]
+        return sum(output_size(child) for child in children) + (kind == "OneOf") * len(children)
+    return 0
+
+
+def to_action(space, numbers):
+    """Return the action that `numbers` stand for; always a member of `space`."""
+    kind = space["type"]
+    if kind == "Discrete":
+        return int(np.argmax(numbers)) + space.get("start", 0)
+    if kind == "MultiDiscrete":
+        parts = np.split(numbers, np.cumsum(np.ravel(space["nvec"]))[:-1])
+        choices = np.array([int(np.argmax(part)) for part in parts])
+        return choices.reshape(np.shape(space["nvec"])) + np.asarray(space.get("start", 0))
+    if kind == "MultiBinary":
+        return (numbers > 0).astype(np.int8).reshape(space["shape"])
+    if kind == "Box":
+        dtype = np.dtype(space["dtype"])
+        low = np.broadcast_to(np.asarray(space["low"], dtype=np.float64), space["shape"]).ravel()
+        high = np.broadcast_to(np.asarray(space["high"], dtype=np.float64), space["shape"]).ravel()
+        low, high = np.maximum(low, -1e6), np.minimum(high, 1e6)
+        scaled = np.clip((low + high) / 2 + np.tanh(numbers) * (high - low) / 2, low, high)
+        if dtype.kind in "iu":
+            scaled = np.round(scaled)
+        return np.clip(scaled.astype(dtype), low.astype(dtype), high.astype(dtype)).reshape(
+            space["shape"]
+        )
+    if kind == "Dict":
+        action = {}
+        for key, child in space["spaces"].items():
+            size = output_size(child)
+            action[key], numbers = to_action(child, numbers[:size]), numbers[size:]
+        return action
+    if kind == "Tuple":
+        items = []
+        for child in space["spaces"]:
+            size = output_size(child)
+            items.append(to_action(child, numbers[:size]))
+            numbers = numbers[size:]
+        return tuple(items)
+    if kind == "OneOf":
+        count = len(space["spaces"])
+        branch, numbers = int(np.argmax(numbers[:count])), numbers[count:]
+        sizes = [output_size(child) for child in space["spaces"]]
+        start = sum(sizes[:branch])
+        return branch, to_action(space["spaces"][branch], numbers[start : start + sizes[branch]])
+    if kind == "Text":
+        return (space["charset"] or "a")[0] * space["min_length"]
+    return ()
+
+
+def parameter_count(features, hidden, outputs):
+    """Return the length of one parameter vector; `hidden` 0 is the linear policy."""
+    if hidden:
+        return (features + 1) * hidden + (hidden + 1) * outputs
+    return (features + 1) * outputs
+
+
+def compute(vector, inputs, hidden, outputs):
+    """Return the outputs of the policy for one feature vector."""
+    if hidden:
+        cut = (len(inputs) + 1) * hidden
+        first = vector[:cut].reshape(hidden, -1)
+        second = vector[cut:].reshape(outputs, -1)
+        inputs = np.tanh(first[:, :-1] @ inputs + first[:, -1])
+        return second[:, :-1] @ inputs + second[:, -1]
+    weights = vector.reshape(outputs, -1)
+    return weights[:, :-1] @ inputs + weights[:, -1]
+
+
+class SearchPolicy:
+    """Plays one parameter vector."""
+
+    def __init__(self, context):
+        self.observation_space = context.observation_space
+        self.action_space = context.action_space
+        with np.load(Path(__file__).parent / "parameters.npz") as data:
+            vectors, self.shift, self.scale = data["vectors"], data["shift"], data["scale"]
+            self.hidden = int(data["hidden"])
+        choice = context.policy_seed % len(vectors)
+        if len(vectors) > 1:
+            print(f"vector {choice}")
+        self.vector = vectors[choice]
+        self.outputs = output_size(self.action_space)
+        self.table = table_size(self.observation_space)
+
+    def act(self, observation):
+        """Return the action for `observation`."""
+        if self.table is not None:
+            row = self.vector.reshape(self.table, -1)[state(self.observation_space, observation)]
+            return to_action(self.action_space, row)
+        features = (flatten(self.observation_space, observation) - self.shift) * self.scale
+        outputs = compute(self.vector, np.clip(features, -10, 10), self.hidden, self.outputs)
+        return to_action(self.action_space, outputs)
+
+
+def make_policy(context):
+    """Entry point of the Program."""
+    return SearchPolicy(context)

@@ -1,0 +1,153 @@
+"""One adapter for every single-agent environment that is registered with Gymnasium."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+
+from evopolicygym.benchmark import (
+    BenchmarkSpec,
+    Episode,
+    EpisodeRecord,
+    Feedback,
+    mean_return_feedback,
+    plan_episodes,
+)
+from evopolicygym.envs.gymnasium_spaces import (
+    action_converter,
+    observation_converter,
+    space_mapping,
+)
+from evopolicygym.errors import ConfigurationError, UnknownEnvironmentError, near_miss
+
+__all__ = ["FALLBACK_FAILURE_RETURN", "GymnasiumBenchmark"]
+
+_FALLBACK_STEPS = 1_000
+FALLBACK_FAILURE_RETURN = -1.0e6
+"""What a failed Episode counts for in an environment whose returns have no known bound."""
+
+
+
+class _GymnasiumEnvironment:
+    """One Episode of a Gymnasium environment."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], seed: int) -> None:
+        self._env = env
+        self._seed = seed
+        self._action = action_converter(env.action_space)
+        self._observation = observation_converter(env.observation_space)
+        if self._action is None and self._observation is None:
+            self.step = env.step  # nothing to convert: no call in between in the hot loop
+
+    def reset(self) -> tuple[Any, Mapping[str, Any]]:
+        observation, info = self._env.reset(seed=self._seed)
+        return (self._observation(observation) if self._observation else observation), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, Mapping[str, Any]]:
+        observation, *rest = self._env.step(self._action(action) if self._action else action)
+        return (self._observation(observation) if self._observation else observation), *rest
+
+    def close(self) -> None:
+        self._env.close()
+
+
+@dataclass(frozen=True)
+class GymnasiumBenchmark:
+    """A registered Gymnasium id as a Benchmark.
+
+    Attributes:
+        id: Name of the Benchmark.
+        env_id: Registered Gymnasium id, e.g. `CartPole-v1`.
+        kwargs: Keyword arguments of `gymnasium.make`, public.
+        max_episode_steps: Step limit, or None for the registered one.
+        worst_return: Least return of a completed Episode: what a failed one counts for. None
+            where no bound is known; then it is `FALLBACK_FAILURE_RETURN`.
+        description: Task text, or None for one made from the environment's own documentation.
+    """
+
+    id: str
+    env_id: str
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    max_episode_steps: int | None = None
+    worst_return: float | None = None
+    description: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_spec", self._make_spec())
+
+    @property
+    def spec(self) -> BenchmarkSpec:
+        """Public description, from the environment's own spaces."""
+        spec: BenchmarkSpec = self._spec  # type: ignore[attr-defined]
+        return spec
+
+    def _make(self) -> gymnasium.Env[Any, Any]:
+        options = dict(self.kwargs)
+        if self.max_episode_steps is not None:
+            options["max_episode_steps"] = self.max_episode_steps
+        # The passive checker only warns; the wire checks observations and actions on every step.
+        return gymnasium.make(self.env_id, disable_env_checker=True, **options)
+
+    def _make_spec(self) -> BenchmarkSpec:
+        registered = gymnasium.registry.get(self.env_id)
+        if registered is None:
+            raise UnknownEnvironmentError(
+                f"{self.env_id!r} is not registered with Gymnasium."
+                + near_miss(self.env_id, gymnasium.registry)
+            )
+        try:
+            env = self._make()
+        except Exception as error:
+            raise ConfigurationError(
+                f"{self.env_id} can't be created here: {type(error).__name__}: {error}"
+            ) from error
+        try:
+            steps = self.max_episode_steps or _step_limit(env)
+            return BenchmarkSpec(
+                id=self.id,
+                description=self.description or _documentation(env),
+                observation_space=space_mapping(env.observation_space),
+                action_space=space_mapping(env.action_space),
+                max_episode_steps=steps,
+                failure_return=(
+                    FALLBACK_FAILURE_RETURN if self.worst_return is None else self.worst_return
+                ),
+                metadata={"gymnasium_id": self.env_id},
+                environment_parameters={"env_id": self.env_id, **self.kwargs},
+            )
+        finally:
+            env.close()
+
+    def episodes(self, split: str, *, seed: int, count: int) -> Sequence[Episode]:
+        """Plan Episodes that differ by seed."""
+        return plan_episodes(self.id, split, seed=seed, count=count)
+
+    def make_environment(self, episode: Episode) -> _GymnasiumEnvironment:
+        """Create a fresh environment; it is seeded when it is reset."""
+        return _GymnasiumEnvironment(self._make(), episode.environment_seed)
+
+    def feedback(self, records: Sequence[EpisodeRecord]) -> Feedback:
+        """Score by the mean return."""
+        return mean_return_feedback(records)
+
+
+def _step_limit(env: gymnasium.Env[Any, Any]) -> int:
+    """Find the step limit where the family keeps it (facts/environments.md, 0.9)."""
+    if env.spec is not None and env.spec.max_episode_steps is not None:
+        return int(env.spec.max_episode_steps)
+    inner = getattr(env.unwrapped, "max_steps", None)
+    return inner if isinstance(inner, int) and inner > 0 else _FALLBACK_STEPS
+
+
+def _documentation(env: gymnasium.Env[Any, Any]) -> str:
+    """Return the environment's docstring without its images, links and version history."""
+    text = inspect.cleandoc(type(env.unwrapped).__doc__ or "No description.")
+    text = re.split(r"(?m)^#+ *(?:Version History|References|Arguments)", text)[0]
+    return text.strip() + "\n"
+
+

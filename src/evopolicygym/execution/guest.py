@@ -1,0 +1,241 @@
+"""Runs inside the policy process: import the Program, build the policy, answer observations.
+
+The process belongs to the policy from the moment its code is imported, so nothing here is
+trusted by the worker: a lie on the wire costs the policy its own Episode and nobody else's.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import linecache
+import mmap
+import os
+import random
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from evopolicygym.execution.wire import HEADER, MAX_FRAME_BYTES, Decoder, Encoder, Kind, frame
+from evopolicygym.policy import PolicyContext
+from evopolicygym.spaces import observation_reader
+
+__all__ = ["serve"]
+
+_MAX_TRACEBACK_FRAMES = 20
+_MAX_TEXT = 16_384
+_PLAIN = frozenset({int, float, bool, str})
+
+
+class _Channel:
+    """The policy's end of the socket: one frame in, one frame out."""
+
+    def __init__(self, sock: socket.socket, shared: mmap.mmap | None) -> None:
+        self._recv = sock.recv
+        self._sendall = sock.sendall
+        self._decoder = Decoder(shared)
+        self.encoder = Encoder()
+
+    def receive(self) -> tuple[int, int, Any]:
+        """Return `(kind, sequence, value)`; the worker's end closing ends this process."""
+        data = self._recv(65536)
+        size = 9
+        while len(data) < size or (size := 9 + HEADER.unpack_from(data)[0]) > len(data):
+            more = self._recv(max(65536, size - len(data)))
+            if not more:
+                leave(0)
+            data += more
+        _, kind, sequence = HEADER.unpack_from(data)
+        value = self._decoder.decode(memoryview(data)[9:size]) if size > 9 else None
+        return kind, sequence, value
+
+    def send(self, kind: Kind, sequence: int, payload: bytes) -> None:
+        self._sendall(frame(kind, sequence, payload))
+
+    def fail(self, sequence: int, code: str, message: str, trace: str = "") -> NoReturn:
+        """Report the failure that ends this Episode, then end the process."""
+        flush_output()
+        report = {"code": code, "message": _cap(message), "traceback": _cap(trace)}
+        self.send(Kind.FAILURE, sequence, self.encoder.encode(report))
+        leave(1)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process at once: no atexit hooks, no thread is waited for."""
+    flush_output()
+    os._exit(code)
+
+
+def flush_output() -> None:
+    """Write out what the policy printed; its streams may be closed or replaced."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BaseException:  # noqa: S110 - a policy may have put anything there
+            pass
+
+
+def _cap(text: str) -> str:
+    if len(text) <= _MAX_TEXT:
+        return text
+    half = _MAX_TEXT // 2
+    return f"{text[:half]}\n… {len(text) - _MAX_TEXT} characters removed …\n{text[-half:]}"
+
+
+def serve(
+    sock: socket.socket,
+    program_directory: str,
+    shared: mmap.mmap | None,
+    before_policy: Callable[[], None],
+) -> NoReturn:
+    """Play one Episode's policy side, then end the process.
+
+    Args:
+        sock: The private channel to the worker.
+        program_directory: Where the Program's files are; first on `sys.path`.
+        shared: Read-only map of the worker's observation memory, or None.
+        before_policy: Called last before any of the Program's code runs; applies limits.
+    """
+    channel = _Channel(sock, shared)
+    _, _, start = channel.receive()
+    context = PolicyContext(**start["context"])
+    random.seed(context.policy_seed)
+    np.random.seed(context.policy_seed)
+    restore = observation_reader(context.observation_space)
+    try:
+        before_policy()
+        act = _build(channel, context, program_directory)
+    except MemoryError:
+        channel.fail(0, "memory_limit", "the policy ran out of memory while starting")
+    channel.send(Kind.READY, 0, b"")
+    _answer(channel, act, restore)
+
+
+def _build(
+    channel: _Channel, context: PolicyContext, directory: str
+) -> Callable[[Any], Any]:
+    try:
+        module = _import_program(directory)
+    except MemoryError:
+        raise
+    except BaseException as error:
+        channel.fail(0, "import_error", f"policy.py: {_summary(error)}", _trace(error))
+    make_policy = getattr(module, "make_policy", None)
+    if not callable(make_policy):
+        channel.fail(0, "init_error", "policy.py has no callable make_policy(context)")
+    try:
+        policy = make_policy(context)
+        act = getattr(policy, "act", None)
+    except MemoryError:
+        raise
+    except BaseException as error:
+        channel.fail(0, "init_error", f"make_policy: {_summary(error)}", _trace(error))
+    if not callable(act):
+        channel.fail(
+            0,
+            "init_error",
+            f"make_policy returned {type(policy).__name__}, which has no method act(observation)",
+        )
+    return act  # type: ignore[no-any-return]
+
+
+def _import_program(directory: str) -> ModuleType:
+    sys.path.insert(0, directory)
+    path = os.path.join(directory, "policy.py")  # noqa: PTH118 - pathlib is not loaded here
+    spec = importlib.util.spec_from_file_location("policy", path)
+    if spec is None or spec.loader is None:
+        raise ImportError("policy.py can't be loaded")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["policy"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _answer(
+    channel: _Channel, act: Callable[[Any], Any], restore: Callable[[Any], Any] | None
+) -> NoReturn:
+    receive, send, encode = channel.receive, channel.send, channel.encoder.encode
+    while True:
+        kind, sequence, observation = receive()
+        if kind == Kind.END:
+            leave(0)
+        if restore is not None:
+            observation = restore(observation)
+        try:
+            action = act(observation)
+        except MemoryError:
+            channel.fail(sequence, "memory_limit", "the policy ran out of memory in act")
+        except BaseException as error:
+            channel.fail(sequence, "exception", f"act: {_summary(error)}", _trace(error))
+        try:
+            payload = encode(action if type(action) in _PLAIN else _plain(action))
+        except MemoryError:
+            channel.fail(sequence, "memory_limit", "the action does not fit in memory")
+        except Exception as error:
+            channel.fail(sequence, "invalid_action", f"the action can't be sent: {error}")
+        if len(payload) > MAX_FRAME_BYTES:
+            channel.fail(sequence, "invalid_action", f"the action has {len(payload)} bytes")
+        send(Kind.ACTION, sequence, payload)
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Return `value` in the few types the wire carries.
+
+    Raises:
+        TypeError: A type an action can't have; msgspec alone would encode sets, dataclasses and
+            more, and so turn something else into an action.
+    """
+    if type(value) in _PLAIN or value is None or isinstance(value, np.ndarray | np.generic):
+        return value
+    for base in (bool, int, float, str):
+        if isinstance(value, base):
+            return base(value)
+    if depth > 32:
+        raise TypeError("the action is nested more than 32 levels deep")
+    if isinstance(value, list | tuple):
+        return [_plain(item, depth + 1) for item in value]
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"a Dict action has str keys, got {type(key).__name__}")
+        return {str(key): _plain(item, depth + 1) for key, item in value.items()}
+    raise TypeError(
+        f"a value of type {type(value).__name__} is not a number, str, list, tuple, dict or "
+        "numpy array"
+    )
+
+
+def _summary(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except BaseException:
+        text = "(its message can't be shown)"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _trace(error: BaseException) -> str:
+    """Format the traceback from the Program's first frame on."""
+    try:
+        step = error.__traceback__
+        while step is not None and step.tb_frame.f_code.co_filename in _OWN_FILES:
+            step = step.tb_next
+        linecache.checkcache()
+        lines = traceback.format_exception(error.with_traceback(step))
+    except BaseException:
+        return _summary(error)
+    if len(lines) > 2 * _MAX_TRACEBACK_FRAMES:
+        lines = [
+            *lines[:_MAX_TRACEBACK_FRAMES],
+            f"  … {len(lines) - 2 * _MAX_TRACEBACK_FRAMES} entries removed …\n",
+            *lines[-_MAX_TRACEBACK_FRAMES:],
+        ]
+    return "".join(lines)
+
+
+_OWN_FILES = frozenset(
+    {__file__, "<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>"}
+)

@@ -1,0 +1,425 @@
+"""The worker's handle on its zygote and on the policy process of the current Episode."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import socket
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from evopolicygym.benchmark import Failure, FailureCode
+from evopolicygym.execution.wire import HEADER, MAX_FRAME_BYTES, Decoder, Encoder, Kind, WireError
+from evopolicygym.execution.zygote import CONTROL_BYTES
+
+__all__ = ["PolicyEnd", "PolicyFailedError", "PolicyProcess", "Zygote", "policy_environment", "python_module"]
+
+_SLICE_SECONDS = 0.25
+"""How often a silent policy is checked for having died behind a held-open socket."""
+
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "BLIS_NUM_THREADS",
+)
+
+
+def policy_environment() -> dict[str, str]:
+    """Environment of every worker and policy: nothing of the Host's but what Python needs.
+
+    The hash seed is fixed, so that set and dict order never make a score differ; numeric
+    libraries get one thread, because parallelism is more workers.
+    """
+    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    # CPU-model overrides of BLAS must be the same in every process, or sums differ in the last bit.
+    kept |= {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS_CORE")}
+    return {
+        **kept,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "LANG": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        "PYTHONUNBUFFERED": "1",
+        **dict.fromkeys(_THREAD_VARIABLES, "1"),
+    }
+
+
+def python_module(name: str) -> list[str]:
+    """Return the command that runs a module of ours; `-P` keeps the directory it runs in out."""
+    return [sys.executable, "-P", "-m", name]
+
+
+class PolicyFailedError(Exception):
+    """The policy ended its Episode."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class Zygote:
+    """A running zygote; restarted by the next `spawn` if it was lost.
+
+    Args:
+        scratch_root: Directory for the policies' scratch directories; removed at the end.
+    """
+
+    def __init__(self, scratch_root: Path) -> None:
+        self._scratch_root = scratch_root
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._generation = 0
+        self._ready = False
+        self._start()
+
+    def _start(self) -> None:
+        self._generation += 1
+        self._ready = False
+        root = self._scratch_root / str(self._generation)
+        root.mkdir(parents=True, mode=0o700)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [*python_module("evopolicygym.execution.zygote"), str(theirs.fileno()), root],
+                pass_fds=[theirs.fileno()],
+                env=policy_environment(),
+                cwd=root,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=None,
+                start_new_session=True,
+            )
+        ours.settimeout(120.0)
+        self._control = ours
+
+    def wait_ready(self) -> None:
+        """Wait until the zygote has imported what policies need; at once if it has.
+
+        Raises:
+            OSError: It did not start.
+        """
+        if not self._ready and self._receive() is None:
+            raise OSError("the policy zygote did not start; its error is on stderr")
+        self._ready = True
+
+    def _receive(self) -> dict[str, Any] | None:
+        assert self._control is not None
+        data = self._control.recv(CONTROL_BYTES)
+        return msgspec.msgpack.decode(data) if data else None
+
+    def _request(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> dict[str, Any] | None:
+        """Send one control message; None means that the zygote is gone."""
+        assert self._control is not None
+        try:
+            socket.send_fds(self._control, [msgspec.msgpack.encode(message)], fds)
+            return self._receive()
+        except OSError:
+            return None
+
+    def spawn(
+        self, program: Path, limits: Mapping[str, int], shared_bytes: int
+    ) -> PolicyProcess:
+        """Fork a policy process for one Episode.
+
+        Args:
+            program: Directory that holds the Program's files.
+            limits: Resource limits, see `ProcessExecution.resource_limits`.
+            shared_bytes: Room for large observation arrays, bytes; 0 for none.
+
+        Raises:
+            OSError: The zygote can't be reached, also not after a restart.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        shared = _SharedMemory(shared_bytes) if shared_bytes else None
+        request = {
+            "op": "spawn",
+            "program": str(program),
+            "limits": dict(limits),
+            "shared_bytes": shared_bytes,
+        }
+        with theirs:
+            fds = (theirs.fileno(), *([shared.fd] if shared else []))
+            reply = self._request(request, fds)
+            if reply is None:
+                self.close()
+                self._start()
+                self.wait_ready()
+                reply = self._request(request, fds)
+        if reply is None:
+            raise OSError("the policy zygote can't be reached")
+        return PolicyProcess(self, ours, shared)
+
+    def alive(self) -> bool:
+        """Return whether the current policy process still runs."""
+        reply = self._request({"op": "alive"})
+        return bool(reply and reply["alive"])
+
+    def finish(self, grace: float) -> dict[str, Any] | None:
+        """End the current policy process with all it started; None if the zygote was lost."""
+        return self._request({"op": "finish", "grace": grace})
+
+    def close(self) -> None:
+        """End the zygote; it ends what is left of its policy first."""
+        if self._control is not None:
+            self._control.close()
+        if self._process is not None:
+            try:
+                self._process.wait(timeout=15)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+
+class _SharedMemory:
+    """A sealed memfd: writable here, read-only for whoever maps it later.
+
+    Without the seals a policy could shrink it under the worker, which dies of SIGBUS then
+    (facts/execution.md A3, trap 9).
+    """
+
+    def __init__(self, size: int) -> None:
+        self.fd = os.memfd_create("observations", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.fd, size)
+        self.map = mmap.mmap(self.fd, size)
+        seals = (
+            fcntl.F_SEAL_SHRINK
+            | fcntl.F_SEAL_GROW
+            | 0x10  # F_SEAL_FUTURE_WRITE, linux/fcntl.h; not in Python's fcntl before 3.13
+            | fcntl.F_SEAL_SEAL
+        )
+        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEnd:
+    """How a policy process ended.
+
+    Attributes:
+        status: Exit code, or minus the signal number; None if the zygote was lost with it.
+        own_exit: Whether it ended before it was told or made to.
+        clean: Whether nothing that it started survived.
+        stdout: What it printed, capped.
+        stderr: The same for stderr.
+    """
+
+    status: int | None
+    own_exit: bool
+    clean: bool
+    stdout: bytes
+    stderr: bytes
+
+
+class PolicyProcess:
+    """One Episode's policy: start it, ask it for actions, end it.
+
+    The policy is charged for the time the worker waits for it, and for nothing else.
+
+    Attributes:
+        encoder: Encodes observations for this process; the trajectory hash reads its output.
+    """
+
+    def __init__(self, zygote: Zygote, sock: socket.socket, shared: _SharedMemory | None) -> None:
+        self._zygote = zygote
+        self._sock = sock
+        self._recv = sock.recv
+        self._send = sock.send
+        self._shared = shared
+        self._decode = Decoder().decode
+        self.encoder = Encoder(shared.map if shared else None)
+        self._left = 0.0
+        self._slice = 0.0
+        self._sequence = 0
+        self._end: PolicyEnd | None = None
+
+    def start(self, context: Mapping[str, Any], timeout: float) -> None:
+        """Import the Program and build the policy.
+
+        Args:
+            context: The fields of `PolicyContext`.
+            timeout: Seconds of policy time that the whole Episode has.
+
+        Raises:
+            PolicyFailedError: It did not get as far as a policy.
+        """
+        self._left = timeout
+        self._set_slice(timeout)
+        kind, _ = self._exchange(Kind.START, self.encoder.encode({"context": dict(context)}))
+        if kind != Kind.READY:
+            raise self._protocol_error(f"frame kind {kind}, expected READY")
+
+    def act(self, payload: bytes) -> Any:
+        """Send an encoded observation, return the decoded action.
+
+        Raises:
+            PolicyFailedError: The policy failed instead.
+        """
+        self._sequence += 1
+        kind, data = self._exchange(Kind.OBSERVATION, payload)
+        if kind != Kind.ACTION:
+            raise self._protocol_error(f"frame kind {kind}, expected ACTION")
+        try:
+            return self._decode(data)
+        except (WireError, MemoryError) as error:
+            raise self._protocol_error(str(error)) from None
+
+    def finish(self) -> PolicyEnd:
+        """End the process and everything it started. Further calls return the same."""
+        if self._end is None:
+            with contextlib.suppress(OSError):
+                self._send(HEADER.pack(0, Kind.END, 0), socket.MSG_DONTWAIT)
+            self._collect(grace=0.5)
+        assert self._end is not None
+        return self._end
+
+    def _collect(self, grace: float) -> PolicyEnd:
+        if self._end is None:
+            end = self._zygote.finish(grace)
+            if end is None or end["status"] is None:
+                self._end = PolicyEnd(None, True, False, b"", b"")
+            else:
+                self._end = PolicyEnd(**end)
+            self._sock.close()
+            if self._shared is not None:
+                self._shared.close()
+        return self._end
+
+    def _exchange(self, kind: Kind, payload: bytes) -> tuple[int, memoryview]:
+        sequence = self._sequence
+        message = HEADER.pack(len(payload), kind, sequence) + payload
+        began = monotonic()
+        try:
+            sent = self._send(message)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            raise self._gone() from None
+        if sent != len(message):
+            self._send_rest(memoryview(message)[sent:], began)
+        try:
+            data = self._recv(65536)
+        except BlockingIOError:
+            data = self._receive(65536, began)
+        except OSError:
+            raise self._gone() from None
+        if len(data) < 9 or HEADER.unpack_from(data)[0] > len(data) - 9:
+            data = self._complete(data, began)
+        size, answer, echoed = HEADER.unpack_from(data)
+        self._left -= monotonic() - began
+        if self._left < self._slice:
+            if self._left <= 0:
+                raise self._timeout()
+            self._set_slice(self._left)
+        if size != len(data) - 9:
+            raise self._protocol_error("an answer that was not asked for")
+        if echoed != sequence:
+            raise self._protocol_error(f"answer number {echoed}, expected {sequence}")
+        if answer == Kind.FAILURE:
+            raise self._reported(memoryview(data)[9:])
+        return answer, memoryview(data)[9:]
+
+    def _set_slice(self, left: float) -> None:
+        """Set the kernel's socket timeouts, so that the hot loop needs no poll."""
+        self._slice = max(0.001, min(_SLICE_SECONDS, left))
+        packed = struct.pack("@ll", 0, int(self._slice * 1e6))
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self._sock.setsockopt(socket.SOL_SOCKET, option, packed)
+
+    def _check(self, began: float) -> None:
+        """After a slice without progress: is there time left, and does the policy still run?"""
+        left = self._left - (monotonic() - began)
+        if left <= 0:
+            raise self._timeout()
+        if not self._zygote.alive():
+            raise self._gone()
+        if left < self._slice:
+            self._set_slice(left)
+
+    def _receive(self, size: int, began: float) -> bytes:
+        while True:
+            try:
+                data = self._recv(size)
+            except BlockingIOError:
+                self._check(began)
+                continue
+            except OSError:
+                raise self._gone() from None
+            if not data:
+                raise self._gone()
+            return data
+
+    def _complete(self, data: bytes, began: float) -> bytes:
+        """Receive the rest of a frame that did not come in one piece."""
+        if not data:
+            raise self._gone()
+        parts = bytearray(data)
+        size = 9
+        while True:
+            if len(parts) >= 9:
+                size = HEADER.unpack_from(parts)[0] + 9
+                if size > MAX_FRAME_BYTES:
+                    raise self._protocol_error(f"a frame of {size} bytes")
+            if len(parts) >= size:
+                return bytes(parts)
+            parts += self._receive(min(1 << 20, size - len(parts)), began)
+
+    def _send_rest(self, rest: memoryview, began: float) -> None:
+        """Finish a send that the socket buffer took only part of."""
+        while rest:
+            try:
+                rest = rest[self._send(rest) :]
+            except BlockingIOError:
+                self._check(began)
+            except OSError:
+                raise self._gone() from None
+
+    def _failed(self, code: FailureCode, message: str, trace: str = "") -> PolicyFailedError:
+        return PolicyFailedError(Failure(code, message, max(0, self._sequence - 1), trace))
+
+    def _timeout(self) -> PolicyFailedError:
+        doing = "starting" if self._sequence == 0 else "in act"
+        self._collect(grace=0.0)
+        return self._failed(FailureCode.TIMEOUT, f"the policy's time ran out while {doing}")
+
+    def _protocol_error(self, what: str) -> PolicyFailedError:
+        self._collect(grace=0.0)
+        return self._failed(FailureCode.PROTOCOL_ERROR, f"the policy process sent {what}")
+
+    def _gone(self) -> PolicyFailedError:
+        """The channel closed: did the process end, or did it only close its descriptors?"""
+        end = self._collect(grace=_SLICE_SECONDS)
+        if end.status is None:
+            return self._failed(FailureCode.CRASH, "the policy process was lost")
+        if not end.own_exit:
+            return self._failed(FailureCode.PROTOCOL_ERROR, "the policy closed its channel")
+        if end.status >= 0:
+            return self._failed(FailureCode.CRASH, f"the policy exited with code {end.status}")
+        try:
+            name = signal.Signals(-end.status).name
+        except ValueError:
+            name = f"signal {-end.status}"
+        return self._failed(FailureCode.CRASH, f"the policy was ended by {name}")
+
+    def _reported(self, payload: memoryview) -> PolicyFailedError:
+        """Read the failure that the policy process reported about itself."""
+        try:
+            report = self._decode(payload)
+            code = FailureCode(report["code"])
+            return self._failed(code, str(report["message"]), str(report["traceback"]))
+        except (WireError, ValueError, KeyError, TypeError) as error:
+            return self._protocol_error(f"a malformed failure report: {error}")

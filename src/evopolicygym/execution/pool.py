@@ -1,0 +1,306 @@
+"""A pool of worker processes that survives a dying worker.
+
+One thread a worker hands out Episodes and waits. A worker that dies or stands still costs one
+attempt of the one Episode it was playing: the Episode is tried once more in a fresh worker, and
+after that it is reported as the Host's fault.
+"""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import os
+import queue
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from evopolicygym.benchmark import Benchmark
+from evopolicygym.errors import BenchmarkError, ExecutionError
+from evopolicygym.execution.episode import EpisodeOutcome
+from evopolicygym.execution.policy_process import policy_environment, python_module
+from evopolicygym.execution.process import ProcessExecution, available_cores
+from evopolicygym.execution.task import EvaluationSetup, Task
+from evopolicygym.program import Program
+
+__all__ = ["WorkerPool"]
+
+_START_SECONDS = 120.0
+_STALL_SECONDS = 120.0
+"""How long an Environment may take for one reset or step before its worker is replaced."""
+
+
+def _worker_environment() -> dict[str, str]:
+    """Environment of a worker: a policy's, and what libraries keep their caches by."""
+    home = os.environ.get("HOME", tempfile.gettempdir())
+    return policy_environment() | {"HOME": home, "TMPDIR": tempfile.gettempdir()}
+
+
+class _Worker:
+    """One worker process and the Host's end of its connection."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir(parents=True, mode=0o700)
+        beats = os.memfd_create("beats", os.MFD_CLOEXEC)
+        os.ftruncate(beats, 8)
+        self._beats = mmap.mmap(beats, 8)
+        ours, theirs = socket.socketpair()
+        with theirs, (root / "stderr.txt").open("wb") as log:
+            self.process = subprocess.Popen(
+                [
+                    *python_module("evopolicygym.execution.worker"),
+                    *(str(theirs.fileno()), str(beats), str(os.getpid()), str(root)),
+                ],
+                pass_fds=[theirs.fileno(), beats],
+                env=_worker_environment(),
+                cwd=root,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+            )
+        os.close(beats)
+        self.connection = Connection(ours.detach())
+        self.setup = -1
+        self.ready = False
+
+    def beats(self) -> int:
+        return int(struct.unpack_from("<Q", self._beats)[0])
+
+    def end(self) -> None:
+        """Let it end by itself, then make it."""
+        self.connection.close()
+        try:
+            self.process.wait(timeout=5 if self.ready else 0.1)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def death(self) -> str:
+        """Say how it died, with the last line it wrote."""
+        status = self.process.wait()
+        lines = (self.root / "stderr.txt").read_text(errors="replace").strip().splitlines()
+        return f"the worker process died (exit status {status}{': ' if lines else ''}" + (
+            f"{lines[-1][:200]})" if lines else ")"
+        )
+
+
+class WorkerPool:
+    """Plays Episodes on `jobs` workers; use it as a context manager.
+
+    Args:
+        execution: How policies run.
+        jobs: Number of workers, or None for one a core.
+        directory: Private directory for the workers; short-lived data.
+
+    Raises:
+        ExecutionError: Workers can't be started.
+    """
+
+    def __init__(
+        self, execution: ProcessExecution, *, jobs: int | None = None, directory: Path
+    ) -> None:
+        self._execution = execution
+        self._jobs = jobs or available_cores()
+        self._directory = directory
+        self._keys = itertools.count()
+        self._roots = itertools.count()
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._alive: set[_Worker] = set()
+        self._work: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def jobs(self) -> int:
+        """Number of workers."""
+        return self._jobs
+
+    def play(
+        self,
+        program: Program,
+        benchmark: Benchmark,
+        tasks: Iterable[Task],
+        *,
+        timeout: float,
+        on_outcome: Callable[[EpisodeOutcome], None] | None = None,
+    ) -> list[EpisodeOutcome]:
+        """Play all tasks; the result is in their order, whatever the number of workers.
+
+        Args:
+            program: Makes the policies.
+            benchmark: Makes the Environments.
+            tasks: The Episodes.
+            timeout: Seconds of policy time an Episode.
+            on_outcome: Called in this thread as each Episode ends, in the order they end.
+
+        Raises:
+            BenchmarkError: The Benchmark can't be sent to a worker.
+            ExecutionError: The pool was closed meanwhile.
+        """
+        try:
+            payload = cloudpickle.dumps(benchmark)
+        except Exception as error:
+            raise BenchmarkError(
+                f"the Benchmark can't be pickled for the workers: {error}"
+            ) from error
+        setup = EvaluationSetup(
+            key=next(self._keys),
+            benchmark=payload,
+            program=program,
+            resource_limits=self._execution.resource_limits(),
+            episode_timeout=timeout,
+        )
+        ordered = list(tasks)
+        done: queue.SimpleQueue[tuple[int, EpisodeOutcome | None]] = queue.SimpleQueue()
+        for position, task in enumerate(ordered):
+            self._work.put(_Job(setup, task, position, done))
+        self._grow(len(ordered))
+        outcomes: dict[int, EpisodeOutcome] = {}
+        while len(outcomes) < len(ordered):
+            position, outcome = done.get()
+            if outcome is None:
+                raise ExecutionError("the worker pool was closed while Episodes were playing")
+            outcomes[position] = outcome
+            if on_outcome is not None:
+                on_outcome(outcome)
+        return [outcomes[position] for position in range(len(ordered))]
+
+    def _grow(self, wanted: int) -> None:
+        with self._lock:
+            while len(self._threads) < min(self._jobs, wanted):
+                # A daemon, so that an interrupted Host can leave; close() joins it otherwise.
+                # The thread starts its worker itself: PDEATHSIG follows the starting thread.
+                thread = threading.Thread(target=self._drive, daemon=True, name="epg-worker")
+                self._threads.append(thread)
+                thread.start()
+
+    def _drive(self) -> None:
+        worker: _Worker | None = None
+        while True:
+            job = self._work.get()
+            if job is None:
+                break
+            for attempt in (1, 2):
+                if self._closing.is_set():
+                    job.done.put((job.position, None))
+                    break
+                if worker is None:
+                    worker = self._start_worker()
+                outcome = self._attempt(worker, job)
+                if outcome.fault is not None:
+                    # Host fault: the retry gets a fresh worker, whatever state this one is in.
+                    self._retire(worker)
+                    worker = None
+                    if attempt == 1:
+                        continue
+                job.done.put((job.position, replace(outcome, attempts=attempt)))
+                break
+        if worker is not None:
+            self._retire(worker)
+
+    def _start_worker(self) -> _Worker:
+        worker = _Worker(self._directory / f"worker-{next(self._roots)}")
+        with self._lock:
+            self._alive.add(worker)
+        return worker
+
+    def _retire(self, worker: _Worker) -> None:
+        worker.end()
+        with self._lock:
+            self._alive.discard(worker)
+
+    def _attempt(self, worker: _Worker, job: _Job) -> EpisodeOutcome:
+        index = job.task.index
+        if job.task.directory is not None:
+            shutil.rmtree(job.task.directory, ignore_errors=True)
+        try:
+            if not worker.ready:
+                if not worker.connection.poll(_START_SECONDS):
+                    worker.kill()
+                    return EpisodeOutcome(index, fault="a worker process did not start")
+                worker.connection.recv()
+                worker.ready = True
+            if worker.setup != job.setup.key:
+                worker.connection.send(job.setup)
+                worker.setup = job.setup.key
+            worker.connection.send((job.setup.key, job.task))
+            patience = _STALL_SECONDS + job.setup.episode_timeout
+            beats, since = worker.beats(), time.monotonic()
+            while not worker.connection.poll(1.0):
+                now = worker.beats()
+                if now != beats:
+                    beats, since = now, time.monotonic()
+                elif time.monotonic() - since > patience:
+                    worker.kill()
+                    return EpisodeOutcome(
+                        index, fault=f"the Environment stood still for {patience:.0f} s"
+                    )
+            outcome: Any = worker.connection.recv()
+        except (EOFError, OSError):
+            return EpisodeOutcome(index, fault=worker.death())
+        assert isinstance(outcome, EpisodeOutcome)
+        return outcome
+
+    def close(self) -> None:
+        """End all workers; Episodes still playing are dropped."""
+        self._closing.set()
+        while True:
+            try:
+                job = self._work.get_nowait()
+            except queue.Empty:
+                break
+            if job is not None:
+                job.done.put((job.position, None))
+        with self._lock:
+            threads, busy = list(self._threads), list(self._alive)
+        for _ in threads:
+            self._work.put(None)
+        deadline = time.monotonic() + 2.0
+        for thread in threads:
+            thread.join(timeout=max(0.0, deadline - time.monotonic()))
+        if any(thread.is_alive() for thread in threads):
+            for worker in busy:
+                worker.kill()
+            for thread in threads:
+                thread.join(timeout=10.0)
+
+
+class _Job:
+    """One task on its way through the pool."""
+
+    __slots__ = ("done", "position", "setup", "task")
+
+    def __init__(
+        self,
+        setup: EvaluationSetup,
+        task: Task,
+        position: int,
+        done: queue.SimpleQueue[tuple[int, EpisodeOutcome | None]],
+    ) -> None:
+        self.setup = setup
+        self.task = task
+        self.position = position
+        self.done = done

@@ -1,0 +1,205 @@
+"""`evopolicygym-session`: an agent's command line, a thin client of the session.
+
+Prints one JSON object on stdout. Exit codes: 0 done, 1 the Host failed, 2 invalid request,
+3 busy (try again later), 4 the session is closed, over budget or can't be reached.
+
+It imports the standard library only: agents call it often.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+__all__ = ["SESSION_VARIABLE", "WORKSPACE_VARIABLE", "SessionClient", "main"]
+
+SESSION_VARIABLE = "EVOPOLICYGYM_SESSION"
+WORKSPACE_VARIABLE = "EVOPOLICYGYM_WORKSPACE"
+
+_POLL_SECONDS = 30.0
+_INVALID, _BUSY, _CLOSED = 2, 3, 4
+_EXIT_CODES = {
+    "invalid_request": _INVALID,
+    "invalid_selector": _INVALID,
+    "invalid_program": _INVALID,
+    "invalid_candidates": _INVALID,
+    "too_few_episodes": _INVALID,
+    "too_many_episodes": _INVALID,
+    "unknown_submission": _INVALID,
+    "request_conflict": _INVALID,
+    "busy": _BUSY,
+    "over_budget": _CLOSED,
+    "submission_limit": _CLOSED,
+    "session_closed": _CLOSED,
+    "unreachable": _CLOSED,
+    "host_failure": 1,
+}
+
+
+class _Refused(Exception):
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """An HTTP connection over a Unix socket."""
+
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("session", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class SessionClient:
+    """Speaks to a session.
+
+    Args:
+        path: The session's socket; None reads `EVOPOLICYGYM_SESSION`.
+    """
+
+    def __init__(self, path: str | None = None) -> None:
+        self._path = path if path is not None else os.environ.get(SESSION_VARIABLE, "")
+
+    def request(self, method: str, route: str, body: dict[str, Any] | None = None) -> Any:
+        """Make one request and return the decoded answer.
+
+        Raises:
+            _Refused: The Host refused it, or can't be reached.
+        """
+        if not self._path:
+            raise _Refused(
+                "unreachable", f"{SESSION_VARIABLE} is not set: is this inside a Run's workspace?"
+            )
+        connection = _UnixConnection(self._path, timeout=_POLL_SECONDS + 60)
+        try:
+            payload = None if body is None else json.dumps(body)
+            connection.request(method, route, payload, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            content = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise _Refused("unreachable", f"the session can't be reached: {error}") from None
+        finally:
+            connection.close()
+        answer = json.loads(content)
+        if response.status >= 400:
+            raise _Refused(answer["error"]["code"], answer["error"]["message"])
+        return answer
+
+    def info(self) -> dict[str, Any]:
+        """Return the state of the Run."""
+        answer: dict[str, Any] = self.request("GET", "/info")
+        return answer
+
+    def submit(
+        self, program: str, episodes: str, *, request_id: str | None = None
+    ) -> dict[str, Any]:
+        """Start a Submission; `program` is relative to the workspace."""
+        body = {
+            "program": program,
+            "episodes": episodes,
+            "request_id": request_id or secrets.token_hex(8),
+        }
+        answer: dict[str, Any] = self.request("POST", "/submit", body)
+        return answer
+
+    def wait(self, submission_id: str, timeout: float | None = None) -> dict[str, Any]:
+        """Wait for the end of a Submission, at most `timeout` seconds; return its receipt."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _POLL_SECONDS if deadline is None else deadline - time.monotonic()
+            seconds = max(0.0, min(_POLL_SECONDS, left))
+            name = "".join(c for c in submission_id if c.isascii() and (c.isalnum() or c in "-_"))
+            if name != submission_id or not name:
+                raise _Refused("unknown_submission", f"{submission_id!r} is no Submission id")
+            receipt: dict[str, Any] = self.request("GET", f"/submissions/{name}?wait={seconds:.3f}")
+            if receipt["status"] != "evaluating" or left <= _POLL_SECONDS and deadline is not None:
+                return receipt
+
+    def finish(self, candidates: Sequence[str]) -> dict[str, Any]:
+        """Hand over candidates, best first."""
+        answer: dict[str, Any] = self.request("POST", "/finish", {"candidates": list(candidates)})
+        return answer
+
+
+def _workspace_path(program: str) -> str:
+    """Return `program`, given relative to the current directory, relative to the workspace."""
+    workspace = os.environ.get(WORKSPACE_VARIABLE)
+    if not workspace:
+        return program
+    absolute = os.path.join(os.getcwd(), program)  # noqa: PTH109, PTH118 - pathlib is slow to import
+    return os.path.relpath(os.path.normpath(absolute), os.path.realpath(workspace))
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        print(json.dumps({"error": {"code": "invalid_request", "message": message}}))
+        self.print_usage(sys.stderr)
+        self.exit(_INVALID, f"{self.prog}: {message}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="evopolicygym-session",
+        description="Submit programs, read where the Run stands, hand over candidates.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser)
+    submit = commands.add_parser("submit", help="evaluate a program on selected Episodes")
+    submit.add_argument("program", help="directory inside the workspace, e.g. program")
+    submit.add_argument("--episodes", required=True, help='selector such as "0:2,4:8"')
+    submit.add_argument("--request-id", help="sending the same id again is charged once")
+    submit.add_argument("--no-wait", action="store_true", help="return before the evaluation ends")
+    submit.add_argument("--timeout", type=float, help="seconds to wait; `wait` picks it up again")
+    commands.add_parser("status", help="budget, limits and all Submissions so far")
+    wait = commands.add_parser("wait", help="wait for a Submission and print its receipt")
+    wait.add_argument("submission", help="e.g. submission-000001")
+    wait.add_argument("--timeout", type=float, help="seconds to wait")
+    finish = commands.add_parser("finish", help="end the search and hand over candidates")
+    finish.add_argument("submissions", nargs="+", help="best first; one unless Validation is on")
+    return parser
+
+
+def _perform(options: argparse.Namespace) -> dict[str, Any]:
+    client = SessionClient()
+    if options.command == "submit":
+        program = _workspace_path(options.program)
+        receipt = client.submit(program, options.episodes, request_id=options.request_id)
+        if options.no_wait or receipt["status"] != "evaluating":
+            return receipt
+        return client.wait(receipt["submission_id"], options.timeout)
+    if options.command == "status":
+        return client.info()
+    if options.command == "wait":
+        return client.wait(options.submission, options.timeout)
+    return client.finish(options.submissions)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        answer = _perform(options)
+    except _Refused as error:
+        print(json.dumps({"error": {"code": error.code, "message": str(error)}}))
+        print(f"evopolicygym-session: {error}", file=sys.stderr)
+        return _EXIT_CODES.get(error.code, 1)
+    except KeyboardInterrupt:
+        return 130
+    print(json.dumps(answer))
+    return 1 if answer.get("status") == "failed" else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,492 @@
+"""The Run itself: search → Validation → Assessment → record."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from evopolicygym.benchmark import Benchmark, Episode
+from evopolicygym.errors import ConfigurationError, EvoPolicyGymError, ExecutionError
+from evopolicygym.evaluation import EvaluationResult, Evaluator, plan
+from evopolicygym.execution.episode import EpisodeOutcome
+from evopolicygym.execution.pool import WorkerPool
+from evopolicygym.execution.process import ProcessExecution
+from evopolicygym.execution.runtime_directory import runtime_directory
+from evopolicygym.program import Program
+from evopolicygym.run.agent import Agent, AgentEnd, AgentProcess, AgentTask
+from evopolicygym.run.client import SESSION_VARIABLE, WORKSPACE_VARIABLE
+from evopolicygym.run.config import RunConfig
+from evopolicygym.run.ledger import Ledger
+from evopolicygym.run.models import AgentReport, HandedOverBy, SubmissionStatus, TerminalReason
+from evopolicygym.run.publication import publish, write_feedback
+from evopolicygym.run.record import RunRecord, now, prepare_directory, versions
+from evopolicygym.run.result import (
+    PublishedSubmission,
+    RunEvent,
+    RunResult,
+    ValidationResult,
+)
+from evopolicygym.run.selection import host_candidates, select
+from evopolicygym.run.server import SessionServer, session_app
+from evopolicygym.run.session import Evaluated, Session, Submission, public_spec
+from evopolicygym.run.workspace import create_workspace, task_text
+from evopolicygym.skills import AgentSkill
+
+__all__ = ["derive_seed", "run", "training_pool"]
+
+TASK_VARIABLE = "EVOPOLICYGYM_TASK"
+_MAX_TASK_VARIABLE_BYTES = 96 * 1024  # the kernel's limit of one variable is 128 KiB
+_FINISH_GRACE_SECONDS = 10.0
+_STOP_GRACE_SECONDS = 5.0
+_HOPELESS_FAULTS = 3
+
+
+def derive_seed(seed: int, domain: str) -> int:
+    """Derive the seed of one purpose from a Run's seed; domains never meet.
+
+    Args:
+        seed: The Run's seed.
+        domain: `pool`, `validation`, `assessment` or `agent`.
+
+    Returns:
+        63 bits of SHA-256.
+    """
+    digest = hashlib.sha256(f"evopolicygym.seed/{domain}/{seed}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def training_pool(benchmark: Benchmark, config: RunConfig) -> tuple[Episode, ...]:
+    """Return the fixed training pool of a Run."""
+    seed = derive_seed(config.seed, "pool")
+    return plan(benchmark, config.split, seed=seed, count=config.pool_size)
+
+
+def run(
+    program: Program,
+    benchmark: Benchmark,
+    *,
+    agent: Agent,
+    execution: ProcessExecution,
+    record_to: str | os.PathLike[str],
+    config: RunConfig = RunConfig(),  # noqa: B008 - frozen
+    skills: Sequence[AgentSkill] = (),
+    observer: Callable[[RunEvent], None] | None = None,
+) -> RunResult:
+    """Let one agent improve a Program within a budget, then measure what it hands over.
+
+    Args:
+        program: Where the agent starts.
+        benchmark: What it is measured on.
+        agent: Who does it.
+        execution: How policies run.
+        record_to: Directory for the record; must not exist, or be empty.
+        config: Limits.
+        skills: Skills the agent finds in its workspace.
+        observer: Gets every event as it happens, in whichever thread it happens.
+
+    Returns:
+        The result. A Run that the agent or the Host cut short is a result too; its
+        `terminal_reason` and `message` say why.
+
+    Raises:
+        ConfigurationError: Bad input; nothing was written.
+        BenchmarkError: The Benchmark broke its contract while planning; nothing was written.
+        RecordError: The record can't be written.
+        KeyboardInterrupt: Interrupted; the record says so.
+    """
+    agent.check()
+    pool = training_pool(benchmark, config)
+    private = _private_plans(benchmark, config)
+    root = Path(record_to).absolute()
+    prepare_directory(root)
+    with ExitStack() as stack:
+        record = RunRecord(root, observer)
+        stack.callback(record.close)
+        return _Run(
+            program, benchmark, agent, execution, config, skills, record, pool, private, stack
+        ).play()
+
+
+def _private_plans(benchmark: Benchmark, config: RunConfig) -> dict[str, tuple[Episode, ...]]:
+    """Plan Validation and Assessment up front: bad plans must show before anything is spent."""
+    plans: dict[str, tuple[Episode, ...]] = {}
+    if config.validation is not None:
+        plans["validation"] = plan(
+            benchmark,
+            config.validation.split,
+            seed=derive_seed(config.seed, "validation"),
+            count=config.validation.episodes_per_candidate,
+        )
+    if config.assessment is not None:
+        plans["assessment"] = plan(
+            benchmark,
+            config.assessment.split,
+            seed=derive_seed(config.seed, "assessment"),
+            count=config.assessment.episodes,
+        )
+    return plans
+
+
+class _Run:
+    """State of one Run while it is played."""
+
+    def __init__(
+        self,
+        program: Program,
+        benchmark: Benchmark,
+        agent: Agent,
+        execution: ProcessExecution,
+        config: RunConfig,
+        skills: Sequence[AgentSkill],
+        record: RunRecord,
+        pool: tuple[Episode, ...],
+        private: dict[str, tuple[Episode, ...]],
+        stack: ExitStack,
+    ) -> None:
+        self.program = program
+        self.benchmark = benchmark
+        self.spec = benchmark.spec
+        self.agent = agent
+        self.execution = execution
+        self.config = config
+        self.skills = skills
+        self.record = record
+        self.pool = pool
+        self.private = private
+        self.task = task_text(self.spec, config)
+        self.published: dict[str, PublishedSubmission] = {}
+        self.played = self.faulted = 0
+        self.report: AgentReport | None = None
+        self.runtime = stack.enter_context(runtime_directory())
+        self.ledger = stack.enter_context(
+            Ledger(record.root / "ledger.jsonl", budget=config.episode_budget)
+        )
+        workers = stack.enter_context(
+            WorkerPool(execution, jobs=config.jobs, directory=self.runtime / "w")
+        )
+        self.evaluator = Evaluator(
+            benchmark, workers, episode_timeout=config.episode_timeout_seconds
+        )
+
+    # ------------------------------------------------------------------- the phases
+
+    def play(self) -> RunResult:
+        create_workspace(self.record.workspace, self.program, self.task)
+        for skill in self.skills:
+            skill.install(self.record.workspace / "skills")
+        self._write_start()
+        self.record.event("run_started", benchmark=self.spec.id, agent=self.agent.name)
+        try:
+            reason, message, session = self._search()
+            result = self._measure(reason, message, session)
+        except KeyboardInterrupt:
+            self._write_end(TerminalReason.INTERRUPTED, "interrupted", None, (), None, None, None)
+            raise
+        except EvoPolicyGymError as error:
+            self._write_end(TerminalReason.HOST_FAILURE, str(error), None, (), None, None, None)
+            raise
+        finally:
+            shutil.rmtree(self.record.staging, ignore_errors=True)
+        return result
+
+    def _search(self) -> tuple[TerminalReason, str | None, Session]:
+        """Serve the session while the agent runs."""
+        deadline = time.monotonic() + self.config.agent_timeout_seconds
+        session = Session(
+            self.config,
+            self.spec,
+            self.record.workspace,
+            self.ledger,
+            self._evaluate_submission,
+            deadline=deadline,
+        )
+        socket = self.runtime / "session.sock"
+        launch = self.agent.launch(
+            AgentTask(self.record.workspace, self.task, derive_seed(self.config.seed, "agent"))
+        )
+        variables = {SESSION_VARIABLE: str(socket), WORKSPACE_VARIABLE: str(self.record.workspace)}
+        if len(self.task.encode()) <= _MAX_TASK_VARIABLE_BYTES:
+            variables[TASK_VARIABLE] = self.task
+        began = time.monotonic()
+        with SessionServer(session_app(session, self.task), socket):
+            with AgentProcess(
+                launch,
+                workspace=self.record.workspace,
+                logs=self.record.root / "agent",
+                session=variables,
+            ) as process:
+                self.record.event("agent_started", argv=list(launch.argv))
+                end, stopped = self._watch(process, session, deadline)
+            self._report_agent(end, stopped, time.monotonic() - began)
+            # A Submission that was charged is evaluated to its end, whoever waits for it.
+            session.close(timeout=_evaluation_bound(self.config))
+        reason, message = self._reason(session, end, stopped)
+        self.record.event("search_ended", reason=reason.value, message=message)
+        return reason, message, session
+
+    def _watch(
+        self, process: AgentProcess, session: Session, deadline: float
+    ) -> tuple[AgentEnd, str | None]:
+        """Wait for the agent; return how it ended and why the Host stopped it, if it did."""
+        finished_at: float | None = None
+        while (end := process.poll(0.1)) is None:
+            clock = time.monotonic()
+            if session.broken is not None or self._hopeless():
+                return process.stop(grace=_STOP_GRACE_SECONDS), "host_failure"
+            if session.candidates is not None:
+                finished_at = finished_at or clock
+                if clock - finished_at > _FINISH_GRACE_SECONDS:
+                    return process.stop(grace=_STOP_GRACE_SECONDS), "finished"
+            elif clock > deadline:
+                return process.stop(grace=_STOP_GRACE_SECONDS), "timeout"
+        return end, None
+
+    def _hopeless(self) -> bool:
+        return self.faulted >= _HOPELESS_FAULTS and self.played == self.faulted
+
+    def _report_agent(self, end: AgentEnd, stopped: str | None, seconds: float) -> None:
+        self.report = AgentReport(
+            name=self.agent.name,
+            model=self.agent.model,
+            description=dict(self.agent.describe()),
+            exit_status=end.status,
+            wall_seconds=round(seconds, 3),
+            stopped_by_host=stopped is not None,
+            no_descendant_survived=end.clean,
+        )
+        self.record.event("agent_ended", exit_status=end.status, stopped=stopped)
+
+    def _reason(
+        self, session: Session, end: AgentEnd, stopped: str | None
+    ) -> tuple[TerminalReason, str | None]:
+        if session.broken is not None or stopped == "host_failure":
+            why = session.broken or "every Episode so far met a Host fault"
+            return TerminalReason.HOST_FAILURE, str(why)
+        if session.candidates is not None:
+            return TerminalReason.FINISHED, None
+        if stopped == "timeout":
+            limit = self.config.agent_timeout_seconds
+            return TerminalReason.AGENT_TIMEOUT, f"the agent did not finish within {limit:g} s"
+        if end.status is None:
+            return TerminalReason.AGENT_START_FAILED, f"the agent did not start: {end.error}"
+        if self.ledger.remaining == 0 or len(session.submissions) >= self.config.max_submissions:
+            return TerminalReason.BUDGET_EXHAUSTED, "the budget was spent without finish"
+        if end.status != 0:
+            return (
+                TerminalReason.AGENT_CRASHED,
+                f"the agent ended with status {end.status} without finish; see agent/stderr.txt",
+            )
+        return TerminalReason.AGENT_EXITED, "the agent exited without finish"
+
+    def _measure(
+        self, reason: TerminalReason, message: str | None, session: Session
+    ) -> RunResult:
+        """Validation and Assessment of whatever was handed over."""
+        handed_over = session.candidates
+        by: HandedOverBy | None = HandedOverBy.AGENT
+        if handed_over is None:
+            handed_over = host_candidates(
+                session.submissions, self.spec, most=self.config.max_candidates
+            )
+            by = HandedOverBy.HOST if handed_over else None
+        if not handed_over:
+            message = f"{message or 'the agent handed over nothing'}; nothing was published"
+        validation, selected = self._validate(handed_over)
+        final = None if selected is None else self.published[selected]
+        assessment = self._assess(final)
+        self._write_end(reason, message, by, handed_over, final, validation, assessment)
+        return RunResult(
+            terminal_reason=reason,
+            submissions=tuple(self.published.values()),
+            candidate_submission_ids=handed_over,
+            handed_over_by=by,
+            final_submission=final,
+            validation=validation,
+            assessment=assessment,
+            episodes_used=self.ledger.used,
+            record=self.record.root,
+            message=message,
+        )
+
+    def _validate(
+        self, candidates: Sequence[str]
+    ) -> tuple[ValidationResult | None, str | None]:
+        config = self.config.validation
+        if config is None or not candidates:
+            return None, candidates[0] if candidates else None
+        self.record.event("validation_started", candidates=list(candidates))
+        results = {
+            name: self._evaluate_private(self.published[name].program, "validation", name)
+            for name in candidates
+        }
+        scores = {name: result.score for name, result in results.items()}
+        selected = select(candidates, scores, self.spec)
+        self.record.write_measurement(
+            self.record.root / "validation" / "selection.json",
+            config.split,
+            config.episodes_per_candidate,
+            scores,
+            selected,
+        )
+        self.record.event("validation_ended", scores=scores, selected=selected)
+        return ValidationResult(scores, results), selected
+
+    def _assess(self, final: PublishedSubmission | None) -> EvaluationResult | None:
+        config = self.config.assessment
+        if config is None or final is None:
+            return None
+        name = final.submission_id
+        self.record.event("assessment_started", submission=name)
+        result = self._evaluate_private(final.program, "assessment", name)
+        self.record.write_measurement(
+            self.record.root / "assessment" / "assessment.json",
+            config.split,
+            config.episodes,
+            {name: result.score},
+            name,
+        )
+        self.record.event("assessment_ended", submission=name, score=result.score)
+        return result
+
+    # --------------------------------------------------------------------- playing
+
+    def _evaluate_submission(self, submission: Submission) -> Evaluated:
+        """Play one Submission; runs in the session's thread."""
+        name = submission.submission_id
+        self.record.event("submission_started", submission=name, selector=submission.selector)
+        staged = self.record.staging / name
+        shutil.rmtree(staged, ignore_errors=True)
+        result = self.evaluator.evaluate(
+            submission.program,
+            [(index, self.pool[index]) for index in submission.episode_indices],
+            directory=staged / "episodes",
+            on_outcome=lambda outcome: self._episode_ended(name, outcome),
+        )
+        refunded = tuple(o.index for o in result.outcomes if o.fault is not None)
+        self.played += len(result.outcomes)
+        self.faulted += len(refunded)
+
+        def make_visible(settled: Submission, used: int, remaining: int) -> None:
+            write_feedback(
+                staged,
+                self.spec,
+                settled,
+                result,
+                episodes_used=used,
+                episodes_remaining=remaining,
+            )
+            self.record.write_submission(settled, result, self.config.split, self.pool)
+            publish(staged, self.record.submissions, self.record.workspace / "feedback", name)
+            self.published[name] = PublishedSubmission(
+                name, settled.episode_indices, result.program_digest, result.feedback,
+                settled.program,
+            )
+            self.record.event(
+                "submission_published",
+                submission=name,
+                score=settled.score,
+                episodes_used=used,
+                episodes_remaining=remaining,
+            )
+
+        return Evaluated(result.score, refunded, make_visible)
+
+    def _evaluate_private(self, program: Program, purpose: str, name: str) -> EvaluationResult:
+        episodes = self.private[purpose]
+        result = self.evaluator.evaluate(
+            program,
+            list(enumerate(episodes)),
+            on_outcome=lambda outcome: self._episode_ended(purpose, outcome),
+        )
+        split = (
+            self.config.validation.split
+            if purpose == "validation" and self.config.validation
+            else self.config.assessment.split
+            if self.config.assessment
+            else ""
+        )
+        path = self.record.root / purpose / name / "episodes.json"
+        self.record.write_episodes(path, result, split, episodes)
+        return result
+
+    def _episode_ended(self, where: str, outcome: EpisodeOutcome) -> None:
+        self.record.event(
+            "episode_ended",
+            where=where,
+            index=outcome.index,
+            steps=outcome.steps,
+            total_reward=outcome.total_reward,
+            failure=None if outcome.failure is None else outcome.failure.code.value,
+            environment_error=outcome.fault,
+        )
+
+    # --------------------------------------------------------------------- run.json
+
+    def _write_start(self) -> None:
+        self.record.write_run(
+            status="running",
+            ended=None,
+            versions=versions(),
+            benchmark_id=self.spec.id,
+            environment_digest=self.spec.environment_digest,
+            spec=public_spec(self.spec),
+            initial_program_digest=self.program.digest,
+            config=dataclasses.asdict(self.config),
+            execution={"kind": self.execution.kind, **dataclasses.asdict(self.execution)},
+            skills=[{"name": skill.name, "digest": skill.digest} for skill in self.skills],
+            agent=None,
+            terminal_reason=None,
+            message=None,
+            handed_over_by=None,
+            submissions=[],
+            candidates=[],
+            selected=None,
+            episodes_used=0,
+            validation_score=None,
+            assessment_score=None,
+        )
+
+    def _write_end(
+        self,
+        reason: TerminalReason,
+        message: str | None,
+        by: HandedOverBy | None,
+        candidates: Sequence[str],
+        final: PublishedSubmission | None,
+        validation: ValidationResult | None,
+        assessment: EvaluationResult | None,
+    ) -> None:
+        name = None if final is None else final.submission_id
+        incomplete = self.config.assessment is not None and (
+            assessment is None or assessment.score is None
+        )
+        status = "failed" if final is None or incomplete else "done"
+        self.record.write_run(
+            status=status,
+            ended=now(),
+            agent=None if self.report is None else self.report.model_dump(mode="json"),
+            terminal_reason=reason.value,
+            message=message,
+            handed_over_by=None if by is None else by.value,
+            submissions=list(self.published),
+            candidates=list(candidates),
+            selected=name,
+            episodes_used=self.ledger.used,
+            validation_score=(
+                validation.scores[name] if validation is not None and name is not None else None
+            ),
+            assessment_score=None if assessment is None else assessment.score,
+        )
+        self.record.event("run_ended", status=status, reason=reason.value, selected=name)
+
+
+def _evaluation_bound(config: RunConfig) -> float:
+    """Longest time that an evaluation which was started may still take, seconds."""
+    return 600.0 + 2 * config.episode_budget * (config.episode_timeout_seconds + 120.0)

@@ -1,0 +1,375 @@
+"""Everything a Run writes or answers, as models; `docs/schemas/` is generated from them.
+
+A schema string is name and version, e.g. `evopolicygym.feedback/1`. A version never changes its
+meaning: an incompatible change gets the next number.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from evopolicygym.benchmark import FailureCode
+
+__all__ = [
+    "EVENT_SCHEMA",
+    "LEDGER_SCHEMA",
+    "DOCUMENTS",
+    "AgentReport",
+    "EpisodeEntry",
+    "EpisodesFile",
+    "ErrorBody",
+    "EventLine",
+    "FeedbackFile",
+    "FinishReceipt",
+    "FinishRequest",
+    "HandedOverBy",
+    "InfoFile",
+    "LedgerLine",
+    "MeasurementFile",
+    "Receipt",
+    "RunFile",
+    "SessionErrorCode",
+    "SubmissionFile",
+    "SubmissionStatus",
+    "SubmitRequest",
+    "TerminalReason",
+    "TrajectoryLine",
+]
+
+EVENT_SCHEMA = "evopolicygym.event/1"
+LEDGER_SCHEMA = "evopolicygym.ledger/1"
+
+Json = Any
+"""Any JSON value; non-finite numbers are the strings `NaN`, `Infinity`, `-Infinity`."""
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+SubmissionId = Annotated[str, Field(pattern=r"^submission-[0-9]{6}$")]
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TerminalReason(StrEnum):
+    """Why the search ended; closed."""
+
+    FINISHED = "finished"
+    BUDGET_EXHAUSTED = "budget_exhausted"
+    AGENT_EXITED = "agent_exited"
+    AGENT_CRASHED = "agent_crashed"
+    AGENT_TIMEOUT = "agent_timeout"
+    AGENT_START_FAILED = "agent_start_failed"
+    HOST_FAILURE = "host_failure"
+    INTERRUPTED = "interrupted"
+
+
+class HandedOverBy(StrEnum):
+    """Who named the candidates."""
+
+    AGENT = "agent"
+    HOST = "host"
+
+
+class SubmissionStatus(StrEnum):
+    """Life of a Submission."""
+
+    EVALUATING = "evaluating"
+    PUBLISHED = "published"
+    FAILED = "failed"
+
+
+class SessionErrorCode(StrEnum):
+    """Why a session request was refused; closed. A refusal never charges anything."""
+
+    INVALID_REQUEST = "invalid_request"
+    INVALID_SELECTOR = "invalid_selector"
+    INVALID_PROGRAM = "invalid_program"
+    TOO_FEW_EPISODES = "too_few_episodes"
+    TOO_MANY_EPISODES = "too_many_episodes"
+    OVER_BUDGET = "over_budget"
+    SUBMISSION_LIMIT = "submission_limit"
+    BUSY = "busy"
+    REQUEST_CONFLICT = "request_conflict"
+    UNKNOWN_SUBMISSION = "unknown_submission"
+    INVALID_CANDIDATES = "invalid_candidates"
+    SESSION_CLOSED = "session_closed"
+    HOST_FAILURE = "host_failure"
+
+
+class FailureEntry(_Model):
+    """A policy failure."""
+
+    code: FailureCode
+    message: str
+    step: Count
+    traceback: str
+
+
+class FeedbackEpisode(_Model):
+    """One row of the public per-Episode table."""
+
+    index: Count
+    steps: Count
+    total_reward: float | None
+    score_return: float | None = Field(description="null where the environment failed")
+    terminated: bool
+    truncated: bool
+    failure: FailureEntry | None
+    environment_error: str | None = Field(description="never the policy's fault; refunded")
+    rewards: dict[str, Json]
+    actions: dict[str, Json]
+    trajectory: str | None = Field(description="path relative to feedback.json")
+    trajectory_cut: bool
+    observations: str | None
+    stdout: str | None
+    stderr: str | None
+
+
+class FeedbackFile(_Model):
+    """`feedback.json`: what the agent gets to know about one Submission."""
+
+    schema_: Literal["evopolicygym.feedback/1"] = Field(
+        "evopolicygym.feedback/1", alias="schema"
+    )
+    submission_id: SubmissionId
+    program_digest: Digest
+    benchmark_id: str
+    primary_metric: str
+    score_direction: Literal["maximize", "minimize"]
+    score: float | None
+    episode_indices: list[Count]
+    episodes_used: Count
+    episodes_remaining: Count
+    statistics: dict[str, Json]
+    episodes: list[FeedbackEpisode]
+    content: dict[str, Json] = Field(description="the Benchmark's own words")
+    artifacts: list[str]
+
+
+class TrajectoryLine(_Model):
+    """One line of `trajectory.jsonl`; the last line has only `t` and `obs`."""
+
+    t: Count
+    obs: Json
+    action: Json
+    reward: float | None
+    terminated: bool | None
+    truncated: bool | None
+    info: dict[str, Json]
+
+
+class EpisodeEntry(_Model):
+    """One Episode as the Host knows it. Private."""
+
+    index: Count
+    environment_seed: Count
+    policy_seed: Count
+    scenario: dict[str, Json]
+    steps: Count
+    total_reward: float
+    score_return: float | None
+    terminated: bool
+    truncated: bool
+    failure: FailureEntry | None
+    environment_error: str | None
+    trajectory_hash: str
+    attempts: Count
+
+
+class EpisodesFile(_Model):
+    """`episodes.json` of one Evaluation. Private."""
+
+    schema_: Literal["evopolicygym.episodes/1"] = Field(
+        "evopolicygym.episodes/1", alias="schema"
+    )
+    split: str
+    program_digest: Digest
+    score: float | None
+    episodes: list[EpisodeEntry]
+
+
+class SubmissionFile(_Model):
+    """`submission.json` in the record."""
+
+    schema_: Literal["evopolicygym.submission/1"] = Field(
+        "evopolicygym.submission/1", alias="schema"
+    )
+    submission_id: SubmissionId
+    request_id: str
+    program_digest: Digest
+    selector: str
+    episode_indices: list[Count]
+    score: float | None
+    refunded_indices: list[Count]
+    published: str
+
+
+class MeasurementFile(_Model):
+    """`validation/selection.json` or `assessment/assessment.json`. Private."""
+
+    schema_: Literal["evopolicygym.measurement/1"] = Field(
+        "evopolicygym.measurement/1", alias="schema"
+    )
+    split: str
+    episodes: Count
+    scores: dict[str, float | None] = Field(description="Submission id to score")
+    selected: SubmissionId | None
+
+
+class LedgerLine(_Model):
+    """One line of `ledger.jsonl`."""
+
+    schema_: Literal["evopolicygym.ledger/1"] = Field("evopolicygym.ledger/1", alias="schema")
+    sequence: Count
+    time: str
+    kind: Literal["charge", "refund"]
+    submission_id: SubmissionId
+    request_id: str
+    episode_indices: list[Count]
+    episodes_used: Count
+
+
+class EventLine(_Model):
+    """One line of `events.jsonl`."""
+
+    schema_: Literal["evopolicygym.event/1"] = Field("evopolicygym.event/1", alias="schema")
+    time: str
+    kind: str
+    data: dict[str, Json]
+
+
+class AgentReport(_Model):
+    """How the agent process ended."""
+
+    name: str
+    model: str | None
+    description: dict[str, Json]
+    exit_status: int | None = Field(description="exit code, or minus the signal number")
+    wall_seconds: float
+    stopped_by_host: bool
+    no_descendant_survived: bool
+
+
+class RunFile(_Model):
+    """`run.json`: inputs and result of a Run."""
+
+    schema_: Literal["evopolicygym.run/1"] = Field("evopolicygym.run/1", alias="schema")
+    status: Literal["running", "done", "failed"]
+    started: str
+    ended: str | None
+    versions: dict[str, str]
+    benchmark_id: str
+    environment_digest: Digest
+    spec: dict[str, Json]
+    initial_program_digest: Digest
+    config: dict[str, Json]
+    execution: dict[str, Json]
+    skills: list[dict[str, Json]]
+    agent: AgentReport | None
+    terminal_reason: TerminalReason | None
+    message: str | None
+    handed_over_by: HandedOverBy | None
+    submissions: list[SubmissionId]
+    candidates: list[SubmissionId]
+    selected: SubmissionId | None
+    episodes_used: Count
+    validation_score: float | None
+    assessment_score: float | None
+
+
+class InfoFile(_Model):
+    """Answer of `GET /info`: what the agent may know, and where it stands."""
+
+    schema_: Literal["evopolicygym.info/1"] = Field("evopolicygym.info/1", alias="schema")
+    protocol: Literal[1] = 1
+    state: Literal["open", "finished", "closed"]
+    benchmark: dict[str, Json]
+    episode_pool_size: Count
+    episode_budget: Count
+    episodes_used: Count
+    episodes_remaining: Count
+    max_submissions: Count
+    submissions_remaining: Count
+    min_episodes_per_submission: Count
+    max_episodes_per_submission: Count | None
+    max_candidates: Count
+    episode_timeout_seconds: float
+    seconds_remaining: float | None
+    evaluating: SubmissionId | None
+    submissions: list[Receipt]
+
+
+class SubmitRequest(_Model):
+    """Body of `POST /submit`."""
+
+    program: str = Field(description="directory inside the workspace, relative to it")
+    episodes: str = Field(description='selector such as "0:2,4:8"')
+    request_id: str = Field(
+        pattern=r"^[A-Za-z0-9._-]{1,64}$", description="the same id is charged once"
+    )
+
+
+class Receipt(_Model):
+    """Answer to `submit`, `status` and `wait`: one Submission."""
+
+    submission_id: SubmissionId
+    status: SubmissionStatus
+    program_digest: Digest
+    score: float | None
+    episode_indices: list[Count]
+    episodes_used: Count
+    episodes_remaining: Count
+    submissions_remaining: Count
+    feedback: str | None = Field(description="feedback.json, relative to the workspace")
+    message: str | None = None
+
+
+class FinishRequest(_Model):
+    """Body of `POST /finish`."""
+
+    candidates: list[str] = Field(description="Submission ids, best first")
+
+
+class FinishReceipt(_Model):
+    """Answer to `finish`."""
+
+    state: Literal["finished"] = "finished"
+    candidates: list[SubmissionId]
+
+
+class ErrorDetail(_Model):
+    """What was wrong."""
+
+    code: SessionErrorCode
+    message: str
+
+
+class ErrorBody(_Model):
+    """Body of every refused request."""
+
+    error: ErrorDetail
+
+
+InfoFile.model_rebuild()
+
+DOCUMENTS: dict[str, type[BaseModel]] = {
+    "run": RunFile,
+    "event-line": EventLine,
+    "ledger-line": LedgerLine,
+    "submission": SubmissionFile,
+    "episodes": EpisodesFile,
+    "measurement": MeasurementFile,
+    "feedback": FeedbackFile,
+    "trajectory-line": TrajectoryLine,
+    "info": InfoFile,
+    "submit-request": SubmitRequest,
+    "receipt": Receipt,
+    "finish-request": FinishRequest,
+    "finish-receipt": FinishReceipt,
+    "error": ErrorBody,
+}
+"""Every document by the name of its file in `docs/schemas/`."""

@@ -1,0 +1,126 @@
+"""The agent's workspace and its task text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evopolicygym.benchmark import BenchmarkSpec
+from evopolicygym.program import Program
+from evopolicygym.run.config import RunConfig
+from evopolicygym.run.files import write_atomically
+from evopolicygym.run.selectors import format_selector
+from evopolicygym.run.session import public_spec
+from evopolicygym.strict_json import pretty
+
+__all__ = ["create_workspace", "task_text"]
+
+
+def create_workspace(directory: Path, program: Program, task: str) -> None:
+    """Lay out a fresh workspace: `program/`, `feedback/`, `analysis/` and `TASK.md`."""
+    directory.mkdir(parents=True)
+    program.write_to(directory / "program")
+    for name in ("feedback", "analysis"):
+        (directory / name).mkdir()
+    write_atomically(directory / "TASK.md", task.encode())
+
+
+def task_text(spec: BenchmarkSpec, config: RunConfig) -> str:
+    """Return `TASK.md`: the one text that tells any agent what to do."""
+    goal = "as high" if spec.score_direction == "maximize" else "as low"
+    most = config.max_episodes_per_submission
+    first = min(config.pool_size, config.episode_budget, most or 4, 4)
+    example = format_selector(range(max(first, config.min_episodes_per_submission)))
+    hand_over = (
+        f"up to {config.max_candidates} submissions, best first; the Host plays all of them on "
+        "the same private validation Episodes and selects one"
+        if config.validation
+        else "exactly one submission"
+    )
+    measured = (
+        "The selected program is then measured on held-out Episodes that you never see. "
+        if config.assessment
+        else ""
+    )
+    return f"""\
+# Task: improve a policy for `{spec.id}`
+
+Edit `program/policy.py` so that the {spec.primary_metric} of the policy is {goal} as possible.
+You learn how well it does by submitting it: the Host plays it on Episodes you choose from a fixed
+training pool and gives you feedback. Episodes are your budget.
+
+## The environment
+
+{spec.description.strip()}
+
+## The policy
+
+`program/policy.py` defines `make_policy(context)`. It is called once an Episode, in a fresh
+process, and returns an object whose `act(observation)` is called once a step:
+
+```python
+class Policy:
+    def __init__(self, context): ...
+    def act(self, observation): ...  # return one action
+
+def make_policy(context):
+    return Policy(context)
+```
+
+- `context` has `observation_space`, `action_space` (plain mappings, below), `metadata`,
+  `environment_parameters`, `max_episode_steps` and `policy_seed`. `random` and `numpy.random` are
+  already seeded from `policy_seed`.
+- The standard library and numpy are there. Other files of `program/` can be imported and read
+  (`from pathlib import Path; Path(__file__).parent`). Nothing survives from one Episode to the next.
+- Box observations are numpy arrays, Discrete ones `int`, Dict ones `dict`, Tuple ones `tuple`.
+- An action must be one member of the action space: right shape, finite, inside the bounds. It is
+  never clipped or repaired; anything else fails the Episode with `invalid_action`.
+- All calls of one Episode together may take {config.episode_timeout_seconds:g} seconds.
+- A failed Episode (exception, invalid action, time-out, crash, …) counts
+  {spec.failure_return:g} or worse; no completed Episode does worse.
+- `print` is fine: the output comes back with the feedback.
+
+```json
+{pretty({k: public_spec(spec)[k] for k in ("observation_space", "action_space")}).decode().strip()}
+```
+
+## The workspace
+
+| path | what it is |
+|---|---|
+| `program/` | the policy you edit and submit |
+| `feedback/<submission>/feedback.json` | score, one row an Episode, failures, statistics |
+| `feedback/<submission>/episodes/<index>/trajectory.jsonl` | one line a step: `t`, `obs`, `action`, `reward`, `terminated`, `truncated`, `info`; large observations are rows of `observations.npz` next to it |
+| `feedback/latest.json` | the newest submission's feedback |
+| `analysis/` | yours: scripts, notes |
+| `TASK.md` | this text |
+
+## Commands
+
+```
+evopolicygym-session submit program --episodes "{example}"
+evopolicygym-session status
+evopolicygym-session wait submission-000001
+evopolicygym-session finish submission-000001
+```
+
+- Each prints one JSON object. Exit code 0 is success, 2 an invalid request, 3 busy, 4 closed or over
+  budget; refused requests cost nothing.
+- `submit` waits for the evaluation and prints a receipt with the score. If your shell ends it first,
+  nothing is lost: the evaluation goes on and `wait` picks it up again. One at a time.
+- Selectors are half-open ranges and single indices: `"0:2,4:8"` means 0, 1, 4, 5, 6, 7. They must
+  strictly increase.
+
+## The budget
+
+- The training pool has the Episodes 0 to {config.pool_size - 1}. The same index is always the same
+  Episode, so playing it again compares two programs fairly; it costs again.
+- {config.episode_budget} Episodes in all, in at most {config.max_submissions} submissions of \
+{config.min_episodes_per_submission} to {config.episode_budget if most is None else most} Episodes.
+- {config.agent_timeout_seconds:g} seconds for you, from start to finish.
+
+## The end
+
+Hand over {hand_over}. {measured}If you stop without `finish`, the Host hands over the published
+submissions with the best scores. Scores on few training Episodes are noisy: prefer a program that
+was confirmed on many.
+"""

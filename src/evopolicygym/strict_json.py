@@ -1,0 +1,78 @@
+"""Strict JSON: what every record, Feedback and trajectory is written with.
+
+JSON has no NaN and no infinities. Wherever a value may be one, it is written as the string
+`"NaN"`, `"Infinity"` or `"-Infinity"`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+__all__ = ["dumps", "json_safe", "loads", "pretty"]
+
+_MAX_ITEMS = 256
+_MAX_TEXT = 2_000
+_MAX_DEPTH = 6
+
+_encode = msgspec.json.Encoder().encode
+loads = msgspec.json.Decoder().decode
+
+
+def dumps(value: Any) -> bytes:
+    """Encode plain values on one line; non-finite floats become strings."""
+    return _encode(finite(value))
+
+
+def pretty(value: Any) -> bytes:
+    """Encode plain values, indented, with a final newline."""
+    return msgspec.json.format(dumps(value), indent=2) + b"\n"
+
+
+def finite(value: Any) -> Any:
+    """Return `value` with non-finite floats replaced by their names."""
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
+
+
+def json_safe(value: Any, depth: int = 0) -> Any:
+    """Turn any value an environment may put into `info` into bounded, strict JSON.
+
+    Arrays become lists, unknown objects their type's name; long text, long lists and deep nesting
+    are cut and say so.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value) if abs(value) < 2**63 else str(value)
+    if isinstance(value, float):
+        return finite(float(value))
+    if isinstance(value, str):
+        return value if len(value) <= _MAX_TEXT else value[:_MAX_TEXT] + "…"
+    if isinstance(value, np.generic):
+        return json_safe(value.item(), depth)
+    if depth >= _MAX_DEPTH:
+        return "…"
+    if isinstance(value, np.ndarray):
+        if value.size > _MAX_ITEMS or value.dtype.kind not in "biufU":
+            return f"array{list(value.shape)} {value.dtype}"
+        return json_safe(value.tolist(), depth)
+    if isinstance(value, Mapping):
+        items = list(value.items())[:_MAX_ITEMS]
+        return {str(key)[:_MAX_TEXT]: json_safe(item, depth + 1) for key, item in items}
+    if isinstance(value, list | tuple | set | frozenset):
+        items = sorted(value, key=repr) if isinstance(value, set | frozenset) else list(value)
+        cut = [json_safe(item, depth + 1) for item in items[:_MAX_ITEMS]]
+        return [*cut, "…"] if len(items) > _MAX_ITEMS else cut
+    return type(value).__name__
