@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evopolicygym.benchmark import Benchmark, BenchmarkSpec, Episode, Failure, Feedback
+from evopolicygym.benchmark import Benchmark, Episode, Failure, Feedback
 from evopolicygym.errors import BenchmarkError, ConfigurationError, ExecutionError
 from evopolicygym.execution.episode import EpisodeOutcome
 from evopolicygym.execution.pool import WorkerPool
@@ -20,11 +20,11 @@ from evopolicygym.execution.task import Task
 from evopolicygym.program import Program
 
 __all__ = [
+    "MAX_EPISODES",
     "EpisodeSummary",
     "EvaluationConfig",
     "EvaluationResult",
     "Evaluator",
-    "MAX_EPISODES",
     "evaluate",
     "positive_integer",
 ]
@@ -248,7 +248,7 @@ def evaluate(
     benchmark: Benchmark,
     *,
     execution: ProcessExecution,
-    config: EvaluationConfig = EvaluationConfig(),  # noqa: B008 - frozen
+    config: EvaluationConfig = EvaluationConfig(),
     jobs: int | None = None,
     directory: str | os.PathLike[str] | None = None,
     on_outcome: Callable[[EpisodeOutcome], None] | None = None,

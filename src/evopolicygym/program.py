@@ -87,7 +87,9 @@ class Program:
 
     @classmethod
     def from_directory(
-        cls, path: str | os.PathLike[str], limits: ProgramLimits = ProgramLimits()  # noqa: B008
+        cls,
+        path: str | os.PathLike[str],
+        limits: ProgramLimits = ProgramLimits(),
     ) -> Program:
         """Capture a directory.
 

@@ -51,8 +51,10 @@ class AgentSkill:
     def digest(self) -> str:
         """SHA-256 (hex) over name, sorted paths and contents."""
         state = hashlib.sha256()
-        for part in [self.name.encode(), *(x for p in sorted(self.files) for x in (
-            p.encode(), self.files[p]))]:
+        for part in [
+            self.name.encode(),
+            *(x for p in sorted(self.files) for x in (p.encode(), self.files[p])),
+        ]:
             state.update(len(part).to_bytes(8, "big") + part)
         return state.hexdigest()
 

@@ -269,7 +269,7 @@ def _grid_action(space: Space) -> Convert:
         nvec = np.asarray(space["nvec"], dtype=np.int64)
         low = np.broadcast_to(np.asarray(space.get("start", 0), dtype=np.int64), nvec.shape)
         high = low + nvec - 1
-        dtype = np.dtype(np.int64)
+        dtype: np.dtype[Any] = np.dtype(np.int64)
     else:
         shape = tuple(int(n) for n in space["shape"])
         low, high = np.zeros(shape, dtype=np.int64), np.ones(shape, dtype=np.int64)
@@ -395,9 +395,7 @@ def _graph_action(space: Space) -> Convert:
         links_space: Space = {"type": "edge_links"}
         links = _numeric_array(items[2], links_space)
         _check_shape(links, (len(edges), 2), links_space)
-        if links.size and (
-            links.dtype.kind == "f" or links.min() < 0 or links.max() >= len(nodes)
-        ):
+        if links.size and (links.dtype.kind == "f" or links.min() < 0 or links.max() >= len(nodes)):
             raise InvalidActionError(f"edge_links must be node indices in [0, {len(nodes) - 1}]")
         return Graph(nodes, edges, links.astype(np.int32))
 
@@ -408,7 +406,7 @@ def _stack_reader(space: Space) -> Convert:
     reader = action_reader(space)
     if space["type"] == "Discrete":
         shape: tuple[int, ...] = ()
-        dtype = np.dtype(np.int64)
+        dtype: np.dtype[Any] = np.dtype(np.int64)
     else:
         shape, dtype = tuple(space["shape"]), np.dtype(space["dtype"])
 
@@ -500,6 +498,7 @@ def _integer_writer(value: Any) -> int:
 
 
 def _array_writer(space: Space) -> Convert:
+    dtype: np.dtype[Any]
     if space["type"] == "Box":
         dtype, shape = np.dtype(space["dtype"]), tuple(int(n) for n in space["shape"])
     elif space["type"] == "MultiDiscrete":

@@ -8,37 +8,43 @@ tries as many vectors as it has Episodes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+
+Space = Mapping[str, Any]
+Vector = npt.NDArray[np.float64]
 
 MAX_FEATURES = 128
 MAX_TABLE = 4096
+BIAS = 0.1
+"""Constant input. A small one: policies that mostly answer the observation are found sooner."""
 
 
-def table_size(space):
+def table_size(space: Space) -> int | None:
     """Return the number of states of a discrete observation space, or None."""
-    if space["type"] == "Discrete":
-        size = space["n"]
-    elif space["type"] == "Tuple":
-        sizes = [table_size(child) for child in space["spaces"]]
-        size = None if None in sizes else int(np.prod(sizes, dtype=np.int64))
-    else:
-        return None
-    return size if size is not None and size <= MAX_TABLE else None
+    size = 1
+    for child in space["spaces"] if space["type"] == "Tuple" else [space]:
+        if child["type"] != "Discrete":
+            return None
+        size *= int(child["n"])
+    return size if size <= MAX_TABLE else None
 
 
-def state(space, observation):
+def state(space: Space, observation: Any) -> int:
     """Return the index of a discrete observation."""
     if space["type"] == "Discrete":
-        return observation - space.get("start", 0)
+        return int(observation) - int(space.get("start", 0))
     index = 0
-    for child, item in zip(space["spaces"], observation):
-        index = index * table_size(child) + state(child, item)
+    for child, item in zip(space["spaces"], observation, strict=True):
+        index = index * int(child["n"]) + state(child, item)
     return index
 
 
-def flatten(space, observation):
+def flatten(space: Space, observation: Any) -> Vector:
     """Return a flat float vector; large arrays are averaged down to `MAX_FEATURES`."""
     kind = space["type"]
     if kind == "Discrete":
@@ -49,7 +55,9 @@ def flatten(space, observation):
         parts = [flatten(space["spaces"][k], observation[k]) for k in sorted(space["spaces"])]
         return np.concatenate(parts) if parts else np.zeros(0)
     if kind == "Tuple":
-        return np.concatenate([flatten(s, o) for s, o in zip(space["spaces"], observation)])
+        return np.concatenate(
+            [flatten(s, o) for s, o in zip(space["spaces"], observation, strict=True)]
+        )
     if kind in ("Box", "MultiDiscrete", "MultiBinary"):
         flat = np.nan_to_num(np.asarray(observation, dtype=np.float64)).ravel()
         if flat.size > MAX_FEATURES:
@@ -59,22 +67,22 @@ def flatten(space, observation):
     return np.zeros(0)
 
 
-def output_size(space):
+def output_size(space: Space) -> int:
     """Return how many numbers an action of `space` is made from."""
     kind = space["type"]
     if kind == "Discrete":
-        return space["n"]
+        return int(space["n"])
     if kind == "MultiDiscrete":
         return int(np.sum(space["nvec"]))
     if kind in ("Box", "MultiBinary"):
         return int(np.prod(space["shape"], dtype=np.int64))
     if kind in ("Dict", "Tuple", "OneOf"):
         children = space["spaces"].values() if kind == "Dict" else space["spaces"]
-        return sum(output_size(child) for child in children) + (kind == "OneOf") * len(children)
+        return sum(map(output_size, children)) + (len(children) if kind == "OneOf" else 0)
     return 0
 
 
-def to_action(space, numbers):
+def to_action(space: Space, numbers: Vector) -> Any:
     """Return the action that `numbers` stand for; always a member of `space`."""
     kind = space["type"]
     if kind == "Discrete":
@@ -120,33 +128,32 @@ def to_action(space, numbers):
     return ()
 
 
-def parameter_count(features, hidden, outputs):
+def parameter_count(features: int, hidden: int, outputs: int) -> int:
     """Return the length of one parameter vector; `hidden` 0 is the linear policy."""
     if hidden:
         return (features + 1) * hidden + (hidden + 1) * outputs
     return (features + 1) * outputs
 
 
-def compute(vector, inputs, hidden, outputs):
+def compute(vector: Vector, inputs: Vector, hidden: int, outputs: int) -> Vector:
     """Return the outputs of the policy for one feature vector."""
+    inputs = np.append(inputs, BIAS)
     if hidden:
-        cut = (len(inputs) + 1) * hidden
-        first = vector[:cut].reshape(hidden, -1)
-        second = vector[cut:].reshape(outputs, -1)
-        inputs = np.tanh(first[:, :-1] @ inputs + first[:, -1])
-        return second[:, :-1] @ inputs + second[:, -1]
-    weights = vector.reshape(outputs, -1)
-    return weights[:, :-1] @ inputs + weights[:, -1]
+        cut = len(inputs) * hidden
+        inputs = np.append(np.tanh(vector[:cut].reshape(hidden, -1) @ inputs), BIAS)
+        vector = vector[cut:]
+    result: Vector = vector.reshape(outputs, -1) @ inputs
+    return result
 
 
 class SearchPolicy:
     """Plays one parameter vector."""
 
-    def __init__(self, context):
+    def __init__(self, context: Any) -> None:
         self.observation_space = context.observation_space
         self.action_space = context.action_space
         with np.load(Path(__file__).parent / "parameters.npz") as data:
-            vectors, self.shift, self.scale = data["vectors"], data["shift"], data["scale"]
+            vectors, self.scale = data["vectors"], data["scale"]
             self.hidden = int(data["hidden"])
         choice = context.policy_seed % len(vectors)
         if len(vectors) > 1:
@@ -155,16 +162,16 @@ class SearchPolicy:
         self.outputs = output_size(self.action_space)
         self.table = table_size(self.observation_space)
 
-    def act(self, observation):
+    def act(self, observation: Any) -> Any:
         """Return the action for `observation`."""
         if self.table is not None:
             row = self.vector.reshape(self.table, -1)[state(self.observation_space, observation)]
             return to_action(self.action_space, row)
-        features = (flatten(self.observation_space, observation) - self.shift) * self.scale
+        features = flatten(self.observation_space, observation) * self.scale
         outputs = compute(self.vector, np.clip(features, -10, 10), self.hidden, self.outputs)
         return to_action(self.action_space, outputs)
 
 
-def make_policy(context):
+def make_policy(context: Any) -> SearchPolicy:
     """Entry point of the Program."""
     return SearchPolicy(context)

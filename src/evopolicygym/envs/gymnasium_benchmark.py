@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +32,6 @@ FALLBACK_FAILURE_RETURN = -1.0e6
 """What a failed Episode counts for in an environment whose returns have no known bound."""
 
 
-
 class _GymnasiumEnvironment:
     """One Episode of a Gymnasium environment."""
 
@@ -42,7 +41,8 @@ class _GymnasiumEnvironment:
         self._action = action_converter(env.action_space)
         self._observation = observation_converter(env.observation_space)
         if self._action is None and self._observation is None:
-            self.step = env.step  # nothing to convert: no call in between in the hot loop
+            # Nothing to convert: no call in between in the hot loop.
+            self.step = env.step  # type: ignore[method-assign]
 
     def reset(self) -> tuple[Any, Mapping[str, Any]]:
         observation, info = self._env.reset(seed=self._seed)
@@ -149,5 +149,3 @@ def _documentation(env: gymnasium.Env[Any, Any]) -> str:
     text = inspect.cleandoc(type(env.unwrapped).__doc__ or "No description.")
     text = re.split(r"(?m)^#+ *(?:Version History|References|Arguments)", text)[0]
     return text.strip() + "\n"
-
-

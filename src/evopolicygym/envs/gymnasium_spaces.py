@@ -10,7 +10,6 @@ import numpy as np
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
 from evopolicygym.errors import BenchmarkError
-from evopolicygym.spaces import Space
 
 __all__ = ["action_converter", "observation_converter", "space_mapping"]
 
@@ -117,7 +116,8 @@ def _to_gymnasium(space: gs.Space[Any]) -> Callable[[Any], Any] | None:
 
         def stack(value: Any) -> Any:
             items = [_apply(item, v) for v in value]
-            return concatenate(feature, items, create_empty_array(feature, len(items)))
+            batch: Any = create_empty_array(feature, len(items))
+            return concatenate(feature, items, batch)
 
         return stack
     return None

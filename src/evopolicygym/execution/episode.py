@@ -155,9 +155,7 @@ def play_episode(
         failure: Failure | None = None
         try:
             policy.start(_context(spec, episode), timeout)
-            _loop(
-                environment, observation, spec, policy, spool, rewards, actions, tally, beat
-            )
+            _loop(environment, observation, spec, policy, spool, rewards, actions, tally, beat)
         except PolicyFailedError as error:
             failure = error.failure
         finally:
@@ -226,9 +224,7 @@ def _loop(
             observation, reward, terminated, truncated, info = step_environment(action)
             reward = float(reward)
         except Exception as error:
-            raise HostFaultError(
-                f"step {count} raised {type(error).__name__}: {error}"
-            ) from error
+            raise HostFaultError(f"step {count} raised {type(error).__name__}: {error}") from error
         if not isfinite(reward):
             raise HostFaultError(f"step {count} returned the reward {reward}")
         terminated, truncated = bool(terminated), bool(truncated)

@@ -75,7 +75,7 @@ def flush_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BaseException:  # noqa: S110 - a policy may have put anything there
+        except BaseException:
             pass
 
 
@@ -115,9 +115,7 @@ def serve(
     _answer(channel, act, restore)
 
 
-def _build(
-    channel: _Channel, context: PolicyContext, directory: str
-) -> Callable[[Any], Any]:
+def _build(channel: _Channel, context: PolicyContext, directory: str) -> Callable[[Any], Any]:
     try:
         module = _import_program(directory)
     except MemoryError:

@@ -6,8 +6,8 @@ import contextlib
 import fcntl
 import mmap
 import os
-import socket
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -23,7 +23,14 @@ from evopolicygym.benchmark import Failure, FailureCode
 from evopolicygym.execution.wire import HEADER, MAX_FRAME_BYTES, Decoder, Encoder, Kind, WireError
 from evopolicygym.execution.zygote import CONTROL_BYTES
 
-__all__ = ["PolicyEnd", "PolicyFailedError", "PolicyProcess", "Zygote", "policy_environment", "python_module"]
+__all__ = [
+    "PolicyEnd",
+    "PolicyFailedError",
+    "PolicyProcess",
+    "Zygote",
+    "policy_environment",
+    "python_module",
+]
 
 _SLICE_SECONDS = 0.25
 """How often a silent policy is checked for having died behind a held-open socket."""
@@ -129,9 +136,7 @@ class Zygote:
         except OSError:
             return None
 
-    def spawn(
-        self, program: Path, limits: Mapping[str, int], shared_bytes: int
-    ) -> PolicyProcess:
+    def spawn(self, program: Path, limits: Mapping[str, int], shared_bytes: int) -> PolicyProcess:
         """Fork a policy process for one Episode.
 
         Args:

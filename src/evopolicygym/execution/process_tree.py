@@ -47,7 +47,7 @@ def children(pid: int) -> list[int]:
     """Return the ids of the direct children of `pid`; empty if it is gone."""
     found: list[int] = []
     try:
-        threads = os.listdir(f"/proc/{pid}/task")
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - pathlib is slow to import
     except OSError:
         return found
     for thread in threads:

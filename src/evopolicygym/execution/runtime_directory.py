@@ -14,7 +14,7 @@ from evopolicygym.errors import ExecutionError
 __all__ = ["MAX_SOCKET_PATH", "runtime_directory"]
 
 MAX_SOCKET_PATH = 107
-"""Longest path of a Unix socket on Linux, bytes: `sun_path` has 108 with the final NUL (unix(7))."""
+"""Longest path of a Unix socket, bytes: `sun_path` has 108 with the final NUL (unix(7))."""
 
 _LONGEST_NAME = 40  # the longest file name this project puts directly below
 

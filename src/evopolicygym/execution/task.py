@@ -101,7 +101,9 @@ class WorkerState:
                 benchmark = cloudpickle.loads(setup.benchmark)
                 self._spec = benchmark.spec
             except Exception as error:
-                raise HostFaultError(f"loading the Benchmark: {type(error).__name__}: {error}") from error
+                raise HostFaultError(
+                    f"loading the Benchmark: {type(error).__name__}: {error}"
+                ) from error
             self._benchmark = benchmark
         if setup.program.digest not in self._programs:
             directory = self._root / "programs" / setup.program.digest
@@ -117,7 +119,8 @@ class WorkerState:
         """Play one Episode; a Host fault comes back inside the outcome."""
         try:
             self.prepare(setup)
-            assert self._benchmark is not None and self._spec is not None
+            assert self._benchmark is not None
+            assert self._spec is not None
             program = self._programs[setup.program.digest]
             nbytes = space_nbytes(self._spec.observation_space)
             shared = nbytes + _SHARED_SLACK if nbytes >= SHARED_THRESHOLD else 0

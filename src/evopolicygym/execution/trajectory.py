@@ -267,9 +267,12 @@ class TrajectorySpool:
                 # A fixed time stamp: equal trajectories give equal files.
                 entry = zipfile.ZipInfo(f"{key}.npy", (1980, 1, 1, 0, 0, 0))
                 entry.compress_type = zipfile.ZIP_DEFLATED
-                with archive.open(entry, "w", force_zip64=True) as out, column.path.open("rb") as raw:
+                with (
+                    archive.open(entry, "w", force_zip64=True) as out,
+                    column.path.open("rb") as raw,
+                ):
                     np.lib.format.write_array_header_1_0(
-                        out,  # type: ignore[arg-type]
+                        out,
                         {
                             "descr": np.lib.format.dtype_to_descr(column.dtype),
                             "fortran_order": False,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import math
 import os
 import secrets
 import socket
@@ -19,7 +20,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-__all__ = ["SESSION_VARIABLE", "WORKSPACE_VARIABLE", "SessionClient", "main"]
+__all__ = ["SESSION_VARIABLE", "WORKSPACE_VARIABLE", "RefusedError", "SessionClient", "main"]
 
 SESSION_VARIABLE = "EVOPOLICYGYM_SESSION"
 WORKSPACE_VARIABLE = "EVOPOLICYGYM_WORKSPACE"
@@ -44,7 +45,13 @@ _EXIT_CODES = {
 }
 
 
-class _Refused(Exception):
+class RefusedError(Exception):
+    """The Host refused a request, or can't be reached.
+
+    Attributes:
+        code: One of the session's error codes, or `unreachable`.
+    """
+
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
@@ -77,10 +84,10 @@ class SessionClient:
         """Make one request and return the decoded answer.
 
         Raises:
-            _Refused: The Host refused it, or can't be reached.
+            RefusedError: The Host refused it, or can't be reached.
         """
         if not self._path:
-            raise _Refused(
+            raise RefusedError(
                 "unreachable", f"{SESSION_VARIABLE} is not set: is this inside a Run's workspace?"
             )
         connection = _UnixConnection(self._path, timeout=_POLL_SECONDS + 60)
@@ -90,12 +97,12 @@ class SessionClient:
             response = connection.getresponse()
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
-            raise _Refused("unreachable", f"the session can't be reached: {error}") from None
+            raise RefusedError("unreachable", f"the session can't be reached: {error}") from None
         finally:
             connection.close()
         answer = json.loads(content)
         if response.status >= 400:
-            raise _Refused(answer["error"]["code"], answer["error"]["message"])
+            raise RefusedError(answer["error"]["code"], answer["error"]["message"])
         return answer
 
     def info(self) -> dict[str, Any]:
@@ -117,15 +124,14 @@ class SessionClient:
 
     def wait(self, submission_id: str, timeout: float | None = None) -> dict[str, Any]:
         """Wait for the end of a Submission, at most `timeout` seconds; return its receipt."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        name = "".join(c for c in submission_id if c.isascii() and (c.isalnum() or c in "-_"))
+        if name != submission_id or not name:
+            raise RefusedError("unknown_submission", f"{submission_id!r} is no Submission id")
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
         while True:
-            left = _POLL_SECONDS if deadline is None else deadline - time.monotonic()
-            seconds = max(0.0, min(_POLL_SECONDS, left))
-            name = "".join(c for c in submission_id if c.isascii() and (c.isalnum() or c in "-_"))
-            if name != submission_id or not name:
-                raise _Refused("unknown_submission", f"{submission_id!r} is no Submission id")
+            seconds = max(0.0, min(_POLL_SECONDS, deadline - time.monotonic()))
             receipt: dict[str, Any] = self.request("GET", f"/submissions/{name}?wait={seconds:.3f}")
-            if receipt["status"] != "evaluating" or left <= _POLL_SECONDS and deadline is not None:
+            if receipt["status"] != "evaluating" or time.monotonic() >= deadline:
                 return receipt
 
     def finish(self, candidates: Sequence[str]) -> dict[str, Any]:
@@ -191,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         answer = _perform(options)
-    except _Refused as error:
+    except RefusedError as error:
         print(json.dumps({"error": {"code": error.code, "message": str(error)}}))
         print(f"evopolicygym-session: {error}", file=sys.stderr)
         return _EXIT_CODES.get(error.code, 1)

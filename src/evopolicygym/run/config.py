@@ -93,9 +93,7 @@ class RunConfig:
         positive_integer("$.episode_budget", self.episode_budget)
         if self.episode_pool_size is not None:
             positive_integer("$.episode_pool_size", self.episode_pool_size)
-        least = positive_integer(
-            "$.min_episodes_per_submission", self.min_episodes_per_submission
-        )
+        least = positive_integer("$.min_episodes_per_submission", self.min_episodes_per_submission)
         most = self.max_episodes_per_submission
         if most is not None:
             positive_integer("$.max_episodes_per_submission", most)

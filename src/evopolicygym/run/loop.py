@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from evopolicygym.benchmark import Benchmark, Episode
-from evopolicygym.errors import ConfigurationError, EvoPolicyGymError, ExecutionError
+from evopolicygym.errors import EvoPolicyGymError
 from evopolicygym.evaluation import EvaluationResult, Evaluator, plan
 from evopolicygym.execution.episode import EpisodeOutcome
 from evopolicygym.execution.pool import WorkerPool
@@ -24,7 +23,7 @@ from evopolicygym.run.agent import Agent, AgentEnd, AgentProcess, AgentTask
 from evopolicygym.run.client import SESSION_VARIABLE, WORKSPACE_VARIABLE
 from evopolicygym.run.config import RunConfig
 from evopolicygym.run.ledger import Ledger
-from evopolicygym.run.models import AgentReport, HandedOverBy, SubmissionStatus, TerminalReason
+from evopolicygym.run.models import AgentReport, HandedOverBy, TerminalReason
 from evopolicygym.run.publication import publish, write_feedback
 from evopolicygym.run.record import RunRecord, now, prepare_directory, versions
 from evopolicygym.run.result import (
@@ -285,9 +284,7 @@ class _Run:
             )
         return TerminalReason.AGENT_EXITED, "the agent exited without finish"
 
-    def _measure(
-        self, reason: TerminalReason, message: str | None, session: Session
-    ) -> RunResult:
+    def _measure(self, reason: TerminalReason, message: str | None, session: Session) -> RunResult:
         """Validation and Assessment of whatever was handed over."""
         handed_over = session.candidates
         by: HandedOverBy | None = HandedOverBy.AGENT
@@ -315,9 +312,7 @@ class _Run:
             message=message,
         )
 
-    def _validate(
-        self, candidates: Sequence[str]
-    ) -> tuple[ValidationResult | None, str | None]:
+    def _validate(self, candidates: Sequence[str]) -> tuple[ValidationResult | None, str | None]:
         config = self.config.validation
         if config is None or not candidates:
             return None, candidates[0] if candidates else None
@@ -385,7 +380,10 @@ class _Run:
             self.record.write_submission(settled, result, self.config.split, self.pool)
             publish(staged, self.record.submissions, self.record.workspace / "feedback", name)
             self.published[name] = PublishedSubmission(
-                name, settled.episode_indices, result.program_digest, result.feedback,
+                name,
+                settled.episode_indices,
+                result.program_digest,
+                result.feedback,
                 settled.program,
             )
             self.record.event(

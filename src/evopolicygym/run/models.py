@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from evopolicygym.benchmark import FailureCode
 
 __all__ = [
+    "DOCUMENTS",
     "EVENT_SCHEMA",
     "LEDGER_SCHEMA",
-    "DOCUMENTS",
     "AgentReport",
     "EpisodeEntry",
     "EpisodesFile",
@@ -132,9 +132,7 @@ class FeedbackEpisode(_Model):
 class FeedbackFile(_Model):
     """`feedback.json`: what the agent gets to know about one Submission."""
 
-    schema_: Literal["evopolicygym.feedback/1"] = Field(
-        "evopolicygym.feedback/1", alias="schema"
-    )
+    schema_: Literal["evopolicygym.feedback/1"] = Field("evopolicygym.feedback/1", alias="schema")
     submission_id: SubmissionId
     program_digest: Digest
     benchmark_id: str
@@ -183,9 +181,7 @@ class EpisodeEntry(_Model):
 class EpisodesFile(_Model):
     """`episodes.json` of one Evaluation. Private."""
 
-    schema_: Literal["evopolicygym.episodes/1"] = Field(
-        "evopolicygym.episodes/1", alias="schema"
-    )
+    schema_: Literal["evopolicygym.episodes/1"] = Field("evopolicygym.episodes/1", alias="schema")
     split: str
     program_digest: Digest
     score: float | None

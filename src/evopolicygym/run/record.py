@@ -105,9 +105,7 @@ class RunRecord:
                 "published": now(),
             }
         )
-        write_json(
-            directory / "submission.json", document.model_dump(mode="json", by_alias=True)
-        )
+        write_json(directory / "submission.json", document.model_dump(mode="json", by_alias=True))
 
     def write_episodes(
         self, path: Path, result: EvaluationResult, split: str, episodes: Sequence[Episode]

@@ -99,9 +99,7 @@ def session_app(session: Session, task: str) -> FastAPI:
         return _refusal(SessionErrorCode.INVALID_REQUEST, message, error.status_code)
 
     @app.middleware("http")
-    async def _limit_body(
-        request: Request, call_next: Callable[[Request], Awaitable[Any]]
-    ) -> Any:
+    async def _limit_body(request: Request, call_next: Callable[[Request], Awaitable[Any]]) -> Any:
         length = request.headers.get("content-length", "0")
         chunked = "transfer-encoding" in request.headers
         if chunked or not length.isascii() or not length.isdigit() or int(length) > _MAX_BODY_BYTES:

@@ -378,12 +378,12 @@ class Session:
             )
             self._refund(settled)
             evaluated.publish(settled, self._ledger.used, self._ledger.remaining)
-        except BaseException as error:  # noqa: BLE001 - the loop reports it
+        except BaseException as error:
             self.broken = error
             if settled.status is SubmissionStatus.FAILED:
                 try:
                     self._refund(settled)
-                except BaseException:  # noqa: BLE001, S110 - the first error is the one to report
+                except BaseException:
                     pass
             else:
                 settled = replace(settled, status=SubmissionStatus.FAILED)

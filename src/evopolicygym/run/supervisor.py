@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from evopolicygym.execution.process_tree import become_subreaper, kill_children, reap
 
@@ -29,7 +29,7 @@ _TAIL_BYTES = 2**20
 class _Log:
     """One output stream of the agent: the first 16 MiB and the last MiB go to a file."""
 
-    def __init__(self, pipe: BinaryIO, path: Path) -> None:
+    def __init__(self, pipe: IO[bytes], path: Path) -> None:
         self.fd = pipe.fileno()
         self._pipe = pipe
         self._file = path.open("wb", buffering=0)

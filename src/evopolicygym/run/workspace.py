@@ -70,7 +70,7 @@ def make_policy(context):
   `environment_parameters`, `max_episode_steps` and `policy_seed`. `random` and `numpy.random` are
   already seeded from `policy_seed`.
 - The standard library and numpy are there. Other files of `program/` can be imported and read
-  (`from pathlib import Path; Path(__file__).parent`). Nothing survives from one Episode to the next.
+  (`from pathlib import Path; Path(__file__).parent`). Nothing survives an Episode.
 - Box observations are numpy arrays, Discrete ones `int`, Dict ones `dict`, Tuple ones `tuple`.
 - An action must be one member of the action space: right shape, finite, inside the bounds. It is
   never clipped or repaired; anything else fails the Episode with `invalid_action`.
@@ -89,10 +89,15 @@ def make_policy(context):
 |---|---|
 | `program/` | the policy you edit and submit |
 | `feedback/<submission>/feedback.json` | score, one row an Episode, failures, statistics |
-| `feedback/<submission>/episodes/<index>/trajectory.jsonl` | one line a step: `t`, `obs`, `action`, `reward`, `terminated`, `truncated`, `info`; large observations are rows of `observations.npz` next to it |
+| `feedback/<submission>/episodes/<index>/trajectory.jsonl` | one line a step, see below |
 | `feedback/latest.json` | the newest submission's feedback |
 | `analysis/` | yours: scripts, notes |
 | `TASK.md` | this text |
+
+A trajectory line has `t`, `obs` (what the policy saw), `action`, `reward`, `terminated`,
+`truncated` and `info`; the last line has the final `obs` alone. Large observations are rows of
+`observations.npz` next to it: the line then says which array and which row. `stdout.txt` and
+`stderr.txt` are there when the policy printed something.
 
 ## Commands
 
@@ -103,10 +108,10 @@ evopolicygym-session wait submission-000001
 evopolicygym-session finish submission-000001
 ```
 
-- Each prints one JSON object. Exit code 0 is success, 2 an invalid request, 3 busy, 4 closed or over
-  budget; refused requests cost nothing.
-- `submit` waits for the evaluation and prints a receipt with the score. If your shell ends it first,
-  nothing is lost: the evaluation goes on and `wait` picks it up again. One at a time.
+- Each prints one JSON object. Exit code 0 is success, 2 an invalid request, 3 busy, 4 closed or
+  over budget; refused requests cost nothing.
+- `submit` waits for the evaluation and prints a receipt with the score. If your shell ends it
+  first, nothing is lost: the evaluation goes on and `wait` picks it up again. One at a time.
 - Selectors are half-open ranges and single indices: `"0:2,4:8"` means 0, 1, 4, 5, 6, 7. They must
   strictly increase.
 

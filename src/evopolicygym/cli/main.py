@@ -1,0 +1,50 @@
+"""`evopolicygym`: the command line, a thin layer on the SDK."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from evopolicygym import __version__
+from evopolicygym.cli import doctor, evaluate, init, replay, run
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="evopolicygym",
+    help="Can a coding agent improve a policy from a limited budget of environment feedback?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("run", context_settings={"allow_extra_args": True})(run.command)
+app.command("evaluate")(evaluate.command)
+app.command("init")(init.command)
+app.command("replay")(replay.command)
+app.command("doctor")(doctor.command)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"evopolicygym {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        app()
+    except BrokenPipeError:  # e.g. `evopolicygym … | head`
+        sys.stderr.close()
+        sys.exit(1)

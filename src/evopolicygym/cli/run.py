@@ -1,0 +1,182 @@
+"""`evopolicygym run`: play one Run."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evopolicygym.cli.output import (
+    FAILED,
+    RunProgress,
+    execution_named,
+    notice,
+    number,
+    print_json,
+    reported,
+    table,
+)
+from evopolicygym.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from evopolicygym.run.agent import Agent
+    from evopolicygym.run.config import RunConfig
+    from evopolicygym.run.result import RunResult
+
+__all__ = ["command"]
+
+
+@reported
+def command(
+    context: typer.Context,
+    env: Annotated[str, typer.Option(help="Benchmark id, e.g. gym/cartpole.")],
+    budget: Annotated[int, typer.Option(help="Episodes that all Submissions may use.")],
+    agent: Annotated[str, typer.Option(help="search, or command with ARGV after --.")] = "search",
+    program: Annotated[
+        Path | None, typer.Option(help="Initial Program directory; default: a starter.")
+    ] = None,
+    runs: Annotated[Path, typer.Option(help="Root of the layout <model>/<env>/<exp-id>.")] = Path(
+        "runs"
+    ),
+    model: Annotated[str | None, typer.Option(help="Name in the layout.")] = None,
+    exp_id: Annotated[
+        str | None, typer.Option("--exp-id", help="Name in the layout; default: the next number.")
+    ] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Directory of the record, instead of the layout.")
+    ] = None,
+    pool: Annotated[int | None, typer.Option(help="Training Episodes; default: budget.")] = None,
+    max_submissions: Annotated[int, typer.Option(help="Most Submissions.")] = 20,
+    minimum: Annotated[int, typer.Option(help="Fewest Episodes of one Submission.")] = 1,
+    maximum: Annotated[int | None, typer.Option(help="Most Episodes of one Submission.")] = None,
+    valid_size: Annotated[
+        int, typer.Option(help="Validation Episodes a candidate; 0 for no Validation.")
+    ] = 16,
+    candidates: Annotated[int, typer.Option(help="Most candidates with Validation.")] = 3,
+    final_size: Annotated[int, typer.Option(help="Held-out Episodes; 0 for no Assessment.")] = 32,
+    seed: Annotated[int, typer.Option(help="Seed of the Run.")] = 0,
+    jobs: Annotated[int | None, typer.Option(help="Workers; default: one a core.")] = None,
+    timeout: Annotated[float, typer.Option(help="Policy time of one Episode, seconds.")] = 30.0,
+    agent_timeout: Annotated[float, typer.Option(help="Time of the agent, seconds.")] = 3600.0,
+    execution: Annotated[str, typer.Option(help="How policies run: unsafe.")] = "unsafe",
+    json: Annotated[bool, typer.Option("--json", help="End with one JSON object.")] = False,
+) -> None:
+    """Play one Run: search, Validation, Assessment, record.
+
+    The agent's command follows --:  evopolicygym run --env toy --budget 8 --agent command --
+    python agent.py
+    """
+    from evopolicygym.envs import load
+    from evopolicygym.envs.starter import starter_program
+    from evopolicygym.program import Program
+    from evopolicygym.run.config import AssessmentConfig, RunConfig, ValidationConfig
+    from evopolicygym.run.layout import run_directory
+    from evopolicygym.run.loop import run
+
+    if root is not None and (model is not None or exp_id is not None):
+        raise ConfigurationError("--root replaces the layout: leave out --model and --exp-id")
+    for option, size in (("--valid-size", valid_size), ("--final-size", final_size)):
+        if size < 0:
+            raise ConfigurationError(f"{option} is {size}, expected 0 or more")
+    config = RunConfig(
+        max_submissions=max_submissions,
+        episode_budget=budget,
+        episode_pool_size=pool,
+        min_episodes_per_submission=minimum,
+        max_episodes_per_submission=maximum,
+        seed=seed,
+        episode_timeout_seconds=timeout,
+        agent_timeout_seconds=agent_timeout,
+        validation=ValidationConfig(valid_size, max_candidates=candidates) if valid_size else None,
+        assessment=AssessmentConfig(final_size) if final_size else None,
+        jobs=jobs,
+    )
+    provider = _agent(agent, list(context.args), model)
+    provider.check()
+    chosen = execution_named(execution)
+    benchmark = load(env)
+    start = starter_program(benchmark) if program is None else Program.from_directory(program)
+    record = root or run_directory(runs, model or provider.model or provider.name, env, exp_id)
+    with RunProgress(budget) as progress:
+        result = run(
+            start,
+            benchmark,
+            agent=provider,
+            execution=chosen,
+            record_to=record,
+            config=config,
+            observer=progress,
+        )
+    _show(result, config, as_json=json)
+    if result.final_submission is None or (
+        config.assessment is not None and result.assessment_score is None
+    ):
+        raise typer.Exit(FAILED)
+
+
+def _agent(kind: str, argv: list[str], model: str | None) -> Agent:
+    from evopolicygym.agents import Command, Search
+    from evopolicygym.errors import near_miss
+
+    if kind == "command":
+        return Command(argv, model=model)
+    if kind == "search":
+        if argv:
+            raise ConfigurationError(
+                f"the search agent takes no command: {shlex.join(argv)!r}; "
+                "did you mean --agent command?"
+            )
+        return Search()
+    raise ConfigurationError(
+        f"--agent is {kind!r}, expected search or command.{near_miss(kind, ('search', 'command'))}"
+    )
+
+
+def _show(result: RunResult, config: RunConfig, *, as_json: bool) -> None:
+    selected = result.final_submission
+    if as_json:
+        print_json(
+            {
+                "done": selected is not None,
+                "reason": result.terminal_reason.value,
+                "message": result.message,
+                "root": str(result.record),
+                "submissions": len(result.submissions),
+                "episodes_used": result.episodes_used,
+                "candidates": list(result.candidate_submission_ids),
+                "handed_over_by": result.handed_over_by,
+                "selected": None if selected is None else selected.submission_id,
+                "validation_score": result.validation_score,
+                "assessment_score": result.assessment_score,
+            }
+        )
+        return
+    validation = result.validation.scores if result.validation else {}
+    rows = [
+        [
+            submission.submission_id,
+            str(len(submission.episode_indices)),
+            number(submission.score),
+            number(validation.get(submission.submission_id)),
+            number(result.assessment_score) if submission is selected else "–",
+            "selected" if submission is selected else "",
+        ]
+        for submission in result.submissions
+    ]
+    columns = ["Submission", "Episodes", "Training", "Validation", "Assessment", ""]
+    table(
+        f"{result.terminal_reason.value}, {result.episodes_used} of "
+        f"{config.episode_budget} Episodes used",
+        columns,
+        rows,
+    )
+    typer.echo(f"Record: {result.record}")
+    if selected is not None:
+        home = f"submissions/{selected.submission_id}"
+        typer.echo(f"  {home}/program/    the selected Program")
+        typer.echo(f"  {home}/feedback/   its Feedback and trajectories")
+    typer.echo("  run.json, events.jsonl, ledger.jsonl, agent/stdout.txt")
+    if result.message:
+        notice(f"note: {result.message}")
