@@ -104,13 +104,15 @@ def execution_named(kind: str) -> ProcessExecution:
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table to stdout; the first column is left-aligned, the others right-aligned."""
+    """Print a table to stdout; columns of numbers are right-aligned."""
     from rich.console import Console
     from rich.table import Table
 
     view = Table(title=title, title_justify="left", title_style="bold")
-    for number, column in enumerate(columns):
-        view.add_column(column, justify="right" if number else "left")
+    for position, column in enumerate(columns):
+        cells = [row[position] for row in rows]
+        numeric = all(re.fullmatch(r"–|-?[\d.]+", cell) for cell in cells)
+        view.add_column(column, justify="right" if numeric else "left")
     for row in rows:
         view.add_row(*row)
     Console().print(view)

@@ -58,7 +58,7 @@ def load(benchmark_id: str) -> Benchmark:
     if point is None:
         raise UnknownEnvironmentError(
             f"unknown environment {benchmark_id!r}.{near_miss(benchmark_id, known_ids())} "
-            "Ids are listed by `evopolicygym init --help`; gymnasium/<Id> takes any registered id."
+            "Ids are listed by `evopolicygym init --list`; gymnasium/<Id> takes any registered id."
         )
     try:
         benchmark: Benchmark = point.load()()

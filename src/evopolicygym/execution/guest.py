@@ -11,7 +11,6 @@ import linecache
 import mmap
 import os
 import random
-import socket
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -32,20 +31,20 @@ _PLAIN = frozenset({int, float, bool, str})
 
 
 class _Channel:
-    """The policy's end of the socket: one frame in, one frame out."""
+    """The policy's two pipes: one frame in, one frame out."""
 
-    def __init__(self, sock: socket.socket, shared: mmap.mmap | None) -> None:
-        self._recv = sock.recv
-        self._sendall = sock.sendall
+    def __init__(self, read_fd: int, write_fd: int, shared: mmap.mmap | None) -> None:
+        self._read_fd = read_fd
+        self._write_fd = write_fd
         self._decoder = Decoder(shared)
         self.encoder = Encoder()
 
     def receive(self) -> tuple[int, int, Any]:
         """Return `(kind, sequence, value)`; the worker's end closing ends this process."""
-        data = self._recv(65536)
+        data = os.read(self._read_fd, 65536)
         size = 9
         while len(data) < size or (size := 9 + HEADER.unpack_from(data)[0]) > len(data):
-            more = self._recv(max(65536, size - len(data)))
+            more = os.read(self._read_fd, 65536)
             if not more:
                 leave(0)
             data += more
@@ -54,7 +53,10 @@ class _Channel:
         return kind, sequence, value
 
     def send(self, kind: Kind, sequence: int, payload: bytes) -> None:
-        self._sendall(frame(kind, sequence, payload))
+        """Write one frame."""
+        data = memoryview(frame(kind, sequence, payload))
+        while data:
+            data = data[os.write(self._write_fd, data) :]
 
     def fail(self, sequence: int, code: str, message: str, trace: str = "") -> NoReturn:
         """Report the failure that ends this Episode, then end the process."""
@@ -87,7 +89,8 @@ def _cap(text: str) -> str:
 
 
 def serve(
-    sock: socket.socket,
+    read_fd: int,
+    write_fd: int,
     program_directory: str,
     shared: mmap.mmap | None,
     before_policy: Callable[[], None],
@@ -95,12 +98,13 @@ def serve(
     """Play one Episode's policy side, then end the process.
 
     Args:
-        sock: The private channel to the worker.
+        read_fd: Pipe from the worker.
+        write_fd: Pipe to the worker.
         program_directory: Where the Program's files are; first on `sys.path`.
         shared: Read-only map of the worker's observation memory, or None.
         before_policy: Called last before any of the Program's code runs; applies limits.
     """
-    channel = _Channel(sock, shared)
+    channel = _Channel(read_fd, write_fd, shared)
     _, _, start = channel.receive()
     context = PolicyContext(**start["context"])
     random.seed(context.policy_seed)

@@ -6,9 +6,9 @@ import contextlib
 import fcntl
 import mmap
 import os
+import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -33,7 +33,9 @@ __all__ = [
 ]
 
 _SLICE_SECONDS = 0.25
-"""How often a silent policy is checked for having died behind a held-open socket."""
+"""How often a silent policy is checked for having died behind pipes that others hold open."""
+
+_READ_BYTES = 1 << 16  # a pipe's capacity
 
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -147,7 +149,6 @@ class Zygote:
         Raises:
             OSError: The zygote can't be reached, also not after a restart.
         """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         shared = _SharedMemory(shared_bytes) if shared_bytes else None
         request = {
             "op": "spawn",
@@ -155,17 +156,21 @@ class Zygote:
             "limits": dict(limits),
             "shared_bytes": shared_bytes,
         }
-        with theirs:
-            fds = (theirs.fileno(), *([shared.fd] if shared else []))
+        to_policy, from_policy = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+        try:
+            fds = (to_policy[0], from_policy[1], *([shared.fd] if shared else []))
             reply = self._request(request, fds)
             if reply is None:
                 self.close()
                 self._start()
                 self.wait_ready()
                 reply = self._request(request, fds)
+        finally:
+            os.close(to_policy[0])
+            os.close(from_policy[1])
         if reply is None:
             raise OSError("the policy zygote can't be reached")
-        return PolicyProcess(self, ours, shared)
+        return PolicyProcess(self, to_policy[1], from_policy[0], shared)
 
     def alive(self) -> bool:
         """Return whether the current policy process still runs."""
@@ -239,16 +244,21 @@ class PolicyProcess:
         encoder: Encodes observations for this process; the trajectory hash reads its output.
     """
 
-    def __init__(self, zygote: Zygote, sock: socket.socket, shared: _SharedMemory | None) -> None:
+    def __init__(
+        self, zygote: Zygote, write_fd: int, read_fd: int, shared: _SharedMemory | None
+    ) -> None:
         self._zygote = zygote
-        self._sock = sock
-        self._recv = sock.recv
-        self._send = sock.send
+        self._write_fd = write_fd
+        self._read_fd = read_fd
+        # A full pipe must not stop the worker; reading is preceded by poll instead.
+        os.set_blocking(write_fd, False)
+        poller = select.poll()
+        poller.register(read_fd, select.POLLIN)
+        self._poll = poller.poll
         self._shared = shared
         self._decode = Decoder().decode
         self.encoder = Encoder(shared.map if shared else None)
         self._left = 0.0
-        self._slice = 0.0
         self._sequence = 0
         self._end: PolicyEnd | None = None
 
@@ -263,7 +273,6 @@ class PolicyProcess:
             PolicyFailedError: It did not get as far as a policy.
         """
         self._left = timeout
-        self._set_slice(timeout)
         kind, _ = self._exchange(Kind.START, self.encoder.encode({"context": dict(context)}))
         if kind != Kind.READY:
             raise self._protocol_error(f"frame kind {kind}, expected READY")
@@ -287,7 +296,7 @@ class PolicyProcess:
         """End the process and everything it started. Further calls return the same."""
         if self._end is None:
             with contextlib.suppress(OSError):
-                self._send(HEADER.pack(0, Kind.END, 0), socket.MSG_DONTWAIT)
+                os.write(self._write_fd, HEADER.pack(0, Kind.END, 0))
             self._collect(grace=0.5)
         assert self._end is not None
         return self._end
@@ -299,7 +308,8 @@ class PolicyProcess:
                 self._end = PolicyEnd(None, True, False, b"", b"")
             else:
                 self._end = PolicyEnd(**end)
-            self._sock.close()
+            os.close(self._write_fd)
+            os.close(self._read_fd)
             if self._shared is not None:
                 self._shared.close()
         return self._end
@@ -309,27 +319,24 @@ class PolicyProcess:
         message = HEADER.pack(len(payload), kind, sequence) + payload
         began = monotonic()
         try:
-            sent = self._send(message)
+            sent = os.write(self._write_fd, message)
         except BlockingIOError:
             sent = 0
         except OSError:
             raise self._gone() from None
         if sent != len(message):
             self._send_rest(memoryview(message)[sent:], began)
-        try:
-            data = self._recv(65536)
-        except BlockingIOError:
-            data = self._receive(65536, began)
-        except OSError:
-            raise self._gone() from None
+        if not self._poll(
+            _SLICE_SECONDS * 1000 if self._left > _SLICE_SECONDS else self._left * 1000
+        ):
+            self._wait(began)
+        data = os.read(self._read_fd, _READ_BYTES)
         if len(data) < 9 or HEADER.unpack_from(data)[0] > len(data) - 9:
             data = self._complete(data, began)
         size, answer, echoed = HEADER.unpack_from(data)
         self._left -= monotonic() - began
-        if self._left < self._slice:
-            if self._left <= 0:
-                raise self._timeout()
-            self._set_slice(self._left)
+        if self._left <= 0:
+            raise self._timeout()
         if size != len(data) - 9:
             raise self._protocol_error("an answer that was not asked for")
         if echoed != sequence:
@@ -338,35 +345,33 @@ class PolicyProcess:
             raise self._reported(memoryview(data)[9:])
         return answer, memoryview(data)[9:]
 
-    def _set_slice(self, left: float) -> None:
-        """Set the kernel's socket timeouts, so that the hot loop needs no poll."""
-        self._slice = max(0.001, min(_SLICE_SECONDS, left))
-        packed = struct.pack("@ll", 0, int(self._slice * 1e6))
-        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-            self._sock.setsockopt(socket.SOL_SOCKET, option, packed)
+    def _check(self, began: float) -> float:
+        """After a slice without progress: is there time left, and does the policy still run?
 
-    def _check(self, began: float) -> None:
-        """After a slice without progress: is there time left, and does the policy still run?"""
+        Returns:
+            The next slice, milliseconds.
+        """
         left = self._left - (monotonic() - began)
         if left <= 0:
             raise self._timeout()
         if not self._zygote.alive():
+            # It ended while a descendant holds its pipes open. Did it still say something?
+            if self._poll(0):
+                return 0.0
             raise self._gone()
-        if left < self._slice:
-            self._set_slice(left)
+        return min(_SLICE_SECONDS, left) * 1000
+
+    def _wait(self, began: float) -> None:
+        """Wait until there is something to read, be it the end of the stream."""
+        while not self._poll(self._check(began)):
+            pass
 
     def _receive(self, size: int, began: float) -> bytes:
-        while True:
-            try:
-                data = self._recv(size)
-            except BlockingIOError:
-                self._check(began)
-                continue
-            except OSError:
-                raise self._gone() from None
-            if not data:
-                raise self._gone()
-            return data
+        self._wait(began)
+        data = os.read(self._read_fd, size)
+        if not data:
+            raise self._gone()
+        return data
 
     def _complete(self, data: bytes, began: float) -> bytes:
         """Receive the rest of a frame that did not come in one piece."""
@@ -384,12 +389,16 @@ class PolicyProcess:
             parts += self._receive(min(1 << 20, size - len(parts)), began)
 
     def _send_rest(self, rest: memoryview, began: float) -> None:
-        """Finish a send that the socket buffer took only part of."""
+        """Finish a write that the pipe took only part of."""
+        writable = select.poll()
+        writable.register(self._write_fd, select.POLLOUT)
         while rest:
+            while not writable.poll(self._check(began)):
+                pass
             try:
-                rest = rest[self._send(rest) :]
+                rest = rest[os.write(self._write_fd, rest) :]
             except BlockingIOError:
-                self._check(began)
+                continue
             except OSError:
                 raise self._gone() from None
 

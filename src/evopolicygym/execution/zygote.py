@@ -5,12 +5,13 @@ runs no agent code. It is the subreaper of everything a policy starts, drains th
 stdout and stderr into capped buffers, and sees to it that nothing is left when an Episode ends
 or the worker dies.
 
-Control messages are msgpack over SEQPACKET: `spawn` (with the Episode's socket and, optionally,
+Control messages are msgpack over SEQPACKET: `spawn` (with the Episode's pipes and, optionally,
 the observation memfd as ancillary data), `alive` and `finish`.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import mmap
 import os
@@ -111,7 +112,7 @@ class _Zygote:
                 control = self._control.fileno()
                 if control not in self._child.pump(control, None):
                     continue
-            data, fds, _, _ = socket.recv_fds(self._control, CONTROL_BYTES, 2)
+            data, fds, _, _ = socket.recv_fds(self._control, CONTROL_BYTES, 3)
             if not data:
                 self._finish(grace=0.0)
                 return
@@ -191,11 +192,13 @@ def _become_policy(
     for source, target in ((null, 0), (outputs[0], 1), (outputs[1], 2)):
         os.dup2(source, target)
     shared = None
-    if len(fds) > 1:
-        shared = mmap.mmap(fds[1], request["shared_bytes"], prot=mmap.PROT_READ)
-    channel = os.dup2(fds[0], 3)
-    # A policy gets its own socket and the three standard streams, nothing of the zygote's.
-    os.closerange(4, 4096)
+    if len(fds) > 2:
+        shared = mmap.mmap(fds[2], request["shared_bytes"], prot=mmap.PROT_READ)
+    # A policy gets its two pipes and the three standard streams, nothing of the zygote's. The
+    # detour keeps a pipe that already sits on 3 or 4 from being overwritten.
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 64) for fd in fds[:2]]
+    read_fd, write_fd = os.dup2(high[0], 3), os.dup2(high[1], 4)
+    os.closerange(5, 4096)
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout = open(  # noqa: SIM115
         1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
@@ -217,7 +220,7 @@ def _become_policy(
                 value = min(value, hard)
             resource.setrlimit(number, (value, value))
 
-    guest.serve(socket.socket(fileno=channel), request["program"], shared, apply_limits)
+    guest.serve(read_fd, write_fd, request["program"], shared, apply_limits)
 
 
 def main(arguments: list[str]) -> None:

@@ -141,19 +141,19 @@ class Arena:
         for outcome in outcomes:
             assert outcome.fault is None
             assert outcome.attempts == 1
-            assert_public(outcome)
             if case.code is None:
                 assert outcome.failure is None
                 assert outcome.terminated or outcome.truncated
             else:
                 assert outcome.failure is not None, "the Episode completed"
-                assert (outcome.failure.code, case.text) == (case.code, case.text)
+                assert outcome.failure.code == case.code, outcome.failure
                 assert case.text in outcome.failure.message
                 assert case.step is None or outcome.failure.step == case.step
                 assert outcome.steps == outcome.failure.step
                 assert outcome.score_return <= min(outcome.total_reward, 0.0)
             if case.stdout is not None:
                 assert case.stdout in outcome.stdout
+            assert_public(outcome)
         if case.code == FailureCode.TIMEOUT:
             assert seconds < case.timeout + 2.0
         else:

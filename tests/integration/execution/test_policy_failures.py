@@ -58,7 +58,7 @@ MEMORY_CASES = [
     *_stages("grow-small", _GROW_SMALL, MEMORY, "ran out of memory"),
     *_stages("huge-array", "np.ones((1 << 20, 1 << 20))", MEMORY, "ran out of memory"),
     *_stages("by-hand", "raise MemoryError('by hand')", MEMORY, "ran out of memory"),
-    Case("act-huge-action", in_act("return np.zeros(1 << 25)"), None, step=0),
+    Case("act-huge-action", in_act("return np.zeros(1 << 25)"), MEMORY, "does not fit in memory"),
 ]
 
 STARTING = [
@@ -135,7 +135,7 @@ RAISING = [
 
 
 def _returns(name: str, expression: str, text: str, benchmark: str = "toy") -> Case:
-    source = in_act(f"return {expression}", at=1, action="1" if benchmark == "toy" else "[0.0]")
+    source = in_act(f"return {expression}", at=1, action="[0.0]" if "pendulum" in benchmark else "1")
     return Case(f"returns-{name}", source, INVALID, text, step=1, benchmark=benchmark)
 
 
@@ -154,6 +154,7 @@ INVALID_CASES = [
     _returns("object", "object()", f"{_UNSENDABLE} object"),
     _returns("set", "{1}", f"{_UNSENDABLE} set"),
     _returns("dict", "{'a': 1}", "needs one integer, got {'a': 1} (dict)"),
+    _returns("dict-of-array", "{'a': np.zeros((3, 3))}", "needs one integer, got {'a': array("),
     _returns("dict-of-int", "{1: 1}", "a Dict action has str keys"),
     _returns("list", "[1]", "needs one integer, got [1] (list)"),
     _returns("nested", "eval('[' * 90 + ']' * 90)", "nested more than 32 levels"),
@@ -230,3 +231,116 @@ def test_table_covers_every_failure_code() -> None:
 @pytest.mark.timeout(60)
 def test_failure(arena: Arena, case: Case) -> None:
     arena.check(case)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "np.int64(1)",
+        "np.uint8(1)",
+        "np.bool_(True)",
+        "True",
+        "np.array(1)",
+        "np.array(1, dtype='>i4')",
+        "np.ones((3, 3), dtype=int)[1, 1]",
+        "__import__('enum').IntEnum('E', {'ONE': 1}).ONE",
+    ],
+)
+def test_values_that_denote_the_integer_1(arena: Arena, expression: str) -> None:
+    plain = arena.play(program(in_act("pass")))[0]
+    outcome = arena.play(program(in_act("pass", action=expression)))[0]
+    assert outcome.failure is None
+    assert outcome.trajectory_hash == plain.trajectory_hash
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "[1]",
+        "(1.0,)",
+        "[True]",
+        "[np.float32(1)]",
+        "[np.array(1.0)]",
+        "np.ones(1)",
+        "np.ones(1, dtype='float16')",
+        "np.ones(1, dtype='>f8')",
+        "np.ones(1, dtype=np.longdouble)",
+        "np.ones(1, dtype='uint8')",
+        "np.ones((4, 3))[::4, 1]",
+        "np.broadcast_to(1.0, 1)",
+        "np.ones(1).view(type('Sub', (np.ndarray,), {}))",
+    ],
+)
+def test_values_that_denote_the_box_of_1(arena: Arena, expression: str) -> None:
+    plain, outcome = (
+        arena.play(program(in_act("pass", action=action)), benchmark="gym/pendulum")[0]
+        for action in ("np.ones(1, dtype=np.float32)", expression)
+    )
+    assert outcome.failure is None
+    assert outcome.trajectory_hash == plain.trajectory_hash
+
+
+def test_the_time_limit_is_the_whole_episodes(arena: Arena) -> None:
+    source = in_act("pass", action="time.sleep(0.2) or 1")
+    outcome = arena.play(program(source), timeout=1.0)[0]
+    assert outcome.failure is not None
+    assert outcome.failure.code == FailureCode.TIMEOUT
+    assert 3 <= outcome.failure.step <= 4
+    assert outcome.score_return <= 0.0
+
+
+def test_a_traceback_shows_the_policys_own_lines_only(arena: Arena) -> None:
+    outcome = arena.play(
+        program("from helper import *\n", helper=in_act("1 / 0", at=4)), repeats=1
+    )[0]
+    assert outcome.failure is not None
+    lines = outcome.failure.traceback.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert [line.split(",")[0] for line in lines if "File" in line] == ['  File "helper.py"']
+    assert "    1 / 0" in lines[2]
+    assert lines[-1] == "ZeroDivisionError: division by zero"
+
+
+@pytest.mark.parametrize(
+    "misdeed",
+    ["1 / 0", "os._exit(2)", "raise MemoryError", "os.kill(os.getpid(), 11)", "sys.modules.clear()"],
+)
+def test_episodes_of_one_evaluation_do_not_disturb_each_other(misdeed: str) -> None:
+    source = f"""
+import os, random, sys
+
+class Policy:
+    def __init__(self, bad):
+        self.bad = bad
+    def act(self, observation):
+        if self.bad:
+            {misdeed}
+        return random.randrange(3)
+
+def make_policy(context):
+    return Policy(context.policy_seed % 2 and {{bad}})
+"""
+    benchmark = load("toy")
+    config = EvaluationConfig(split="train", episodes=8)
+    mixed, good = (
+        evaluate(
+            program(source.replace("{bad}", bad)),
+            benchmark,
+            execution=execution(),
+            config=config,
+            jobs=2,
+        )
+        for bad in ("True", "False")
+    )
+    parity = [e.policy_seed % 2 for e in benchmark.episodes("train", seed=0, count=8)]
+    assert 0 < sum(parity) < 8
+    for odd, one, other in zip(parity, mixed.episodes, good.episodes, strict=True):
+        assert other.failure is None
+        if odd and misdeed != "sys.modules.clear()":
+            assert one.failure is not None
+            assert one.failure.step == 0
+        else:
+            assert one == other
+    for outcome in mixed.outcomes:
+        assert_public(outcome)
+

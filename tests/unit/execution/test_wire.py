@@ -218,7 +218,9 @@ def test_integers_beyond_64_bits(value: Any) -> None:
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_large_arrays_travel_through_shared_memory(shape: tuple[int, ...], order: Any) -> None:
     memory = mmap.mmap(-1, 1 << 16)
-    array = np.asarray(np.arange(SHARED_THRESHOLD // 4, dtype=np.float32).reshape(shape), order=order)
+    array = np.asarray(
+        np.arange(SHARED_THRESHOLD // 4, dtype=np.float32).reshape(shape), order=order
+    )
     encoder = Encoder(memory)
     payload = encoder.encode(array)
     assert len(payload) < 100

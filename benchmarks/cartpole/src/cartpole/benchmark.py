@@ -157,7 +157,7 @@ class CartPoleBenchmark:
 Objective: keep a pole upright on a cart by pushing the cart left or right, for as long as
 possible. The pole turns freely on the cart; the track has no friction.
 
-Observation: float32 array of shape (4,), the exact state:
+Observation: float32 array of shape (4,), the full state:
 {components}
 At the start each of the four is drawn uniformly from [-0.05, 0.05].
 
