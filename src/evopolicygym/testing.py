@@ -117,6 +117,9 @@ def check_benchmark(
 ) -> BenchmarkReport:
     """Check every promise of the Benchmark contract; starts no process.
 
+    The Benchmark is pickled and unpickled here, as it is on its way to a worker. For a class that
+    was defined in a function, script or notebook cloudpickle then resets the class's attributes.
+
     Args:
         benchmark: The Benchmark.
         splits: Names of its data splits.
@@ -255,7 +258,7 @@ class _Suite:
         np.random.seed(self._stirred)
 
     def _remark(self, name: str, message: str) -> None:
-        if self._ok(name):
+        if name in self._results and self._ok(name):
             self._results[name] = Check(name, True, message)
 
     def run(self) -> None:
@@ -283,7 +286,6 @@ class _Suite:
             if not isinstance(spec, BenchmarkSpec):
                 raise _BrokenError(f"spec is {_shown(spec)}, expected a BenchmarkSpec")
             self._spec = spec
-            self._digest = spec.environment_digest
             self.benchmark_id = str(spec.id)
             for name, arguments, keywords in (
                 ("episodes", ("train",), {"seed": 0, "count": 1}),
@@ -316,6 +318,7 @@ class _Suite:
                 raise _BrokenError(f"spec.metadata is {_shown(spec.metadata)}, expected a mapping")
             self._encode([spec.observation_space, spec.action_space, spec.metadata])
             self._encode(spec.environment_parameters)
+            self._digest = spec.environment_digest
             self._read = action_reader(spec.action_space)
             self._write = observation_writer(spec.observation_space)
 
@@ -514,7 +517,7 @@ class _Suite:
         space = self._spec.observation_space
         problem = self._call("observations", f"{at}: observation", _outside, space, observation)
         if problem:
-            self._fail("observations", f"{at} returned an observation that {problem}")
+            self._fail("observations", f"{at}: the observation {problem}")
         digest = self._call("observations", f"{at}: observation", self._fingerprint, observation)
         rollout.trace.append((digest, reward, terminated, truncated))
         self._search(f"the info of {at}", info)

@@ -72,10 +72,9 @@ anything = st.recursive(
             int,
             Number.SEVEN,
             Word.HELLO,
-            10**5000,
-            -(10**5000),
         ]
-    ),
+    )
+    | st.integers(0, 5_000).map(lambda digits: -(10**digits)),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.tuples(inner, inner)
@@ -194,13 +193,12 @@ def test_no_character_splits_a_line(tmp_path: Path, text: str) -> None:
         (len, "builtin_function_or_method"),
         (Path("/secret"), "PosixPath"),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_json_safe(value: Any, expected: Any) -> None:
     found = json_safe(value)
     assert found == expected
-    assert type(found) is type(expected)
-    assert strictly(dumps(found)) == expected
+    assert dumps(found) == json.dumps(expected, separators=(",", ":")).encode()
 
 
 @pytest.mark.parametrize("value", [2**63 - 1, -(2**63) + 1])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
+from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from evopolicygym.benchmark import (
     BenchmarkSpec,
@@ -40,16 +41,21 @@ class _GymnasiumEnvironment:
         self._seed = seed
         self._action = action_converter(env.action_space)
         self._observation = observation_converter(env.observation_space)
+        # The Host keeps the step limit and the order of calls itself.
+        inner = env
+        while type(inner) in (TimeLimit, OrderEnforcing):
+            inner = inner.env  # type: ignore[attr-defined]
+        self._step = inner.step
         if self._action is None and self._observation is None:
             # Nothing to convert: no call in between in the hot loop.
-            self.step = env.step  # type: ignore[method-assign]
+            self.step = inner.step  # type: ignore[method-assign]
 
     def reset(self) -> tuple[Any, Mapping[str, Any]]:
         observation, info = self._env.reset(seed=self._seed)
         return (self._observation(observation) if self._observation else observation), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, Mapping[str, Any]]:
-        observation, *rest = self._env.step(self._action(action) if self._action else action)
+        observation, *rest = self._step(self._action(action) if self._action else action)
         return (self._observation(observation) if self._observation else observation), *rest
 
     def close(self) -> None:

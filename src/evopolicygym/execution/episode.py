@@ -21,7 +21,6 @@ from evopolicygym.benchmark import (
     FailureCode,
 )
 from evopolicygym.execution.policy_process import PolicyFailedError, PolicyProcess
-from evopolicygym.execution.statistics import ActionStatistics, RewardStatistics
 from evopolicygym.execution.trajectory import SpoolLimits, TrajectorySpool
 from evopolicygym.spaces import (
     InvalidActionError,
@@ -147,7 +146,6 @@ def play_episode(
     try:
         observation, _ = _guarded("reset", environment.reset)
         policy = spawn()
-        rewards, actions = RewardStatistics(), ActionStatistics(spec.action_space)
         spool = TrajectorySpool(
             spec.observation_space, spec.action_space, policy.encoder, directory, limits
         )
@@ -155,7 +153,7 @@ def play_episode(
         failure: Failure | None = None
         try:
             policy.start(_context(spec, episode), timeout)
-            _loop(environment, observation, spec, policy, spool, rewards, actions, tally, beat)
+            _loop(environment, observation, spec, policy, spool, tally, beat)
         except PolicyFailedError as error:
             failure = error.failure
         finally:
@@ -173,8 +171,8 @@ def play_episode(
         truncated=tally.truncated,
         failure=_public(failure, paths),
         trajectory_hash=trajectory_hash,
-        rewards=rewards.summary(tally.total),
-        actions=actions.summary(),
+        rewards=spool.rewards.summary(tally.total),
+        actions=spool.actions.summary(),
         stdout=_text(end.stdout, paths),
         stderr=_text(end.stderr, paths),
         trajectory_cut=spool.cut,
@@ -187,8 +185,6 @@ def _loop(
     spec: BenchmarkSpec,
     policy: PolicyProcess,
     spool: TrajectorySpool,
-    rewards: RewardStatistics,
-    actions: ActionStatistics,
     tally: _Tally,
     beat: Callable[[], None],
 ) -> None:
@@ -197,7 +193,6 @@ def _loop(
     write_observation = observation_writer(spec.observation_space)
     encode, act = policy.encoder.encode, policy.act
     observe, spool_step, step_environment = spool.observe, spool.step, environment.step
-    add_reward, add_action = rewards.add, actions.add
     limit, isfinite = spec.max_episode_steps, math.isfinite
     count, total = 0, 0.0
     check = _nan_check(spec.observation_space)
@@ -211,7 +206,6 @@ def _loop(
         observe(canonical, payload)
         if tally.terminated or tally.truncated:
             return
-        beat()
         answer = act(payload)
         try:
             action = read_action(answer)
@@ -231,8 +225,6 @@ def _loop(
         if count + 1 >= limit and not terminated:
             truncated = True
         spool_step(count, action, reward, terminated, truncated, info)
-        add_reward(reward)
-        add_action(action)
         count += 1
         total += reward
         tally.steps, tally.total = count, total

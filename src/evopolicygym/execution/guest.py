@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from evopolicygym.execution.wire import HEADER, MAX_FRAME_BYTES, Decoder, Encoder, Kind, frame
+from evopolicygym.execution.wire import HEADER, MAX_FRAME_BYTES, Decoder, Encoder, Kind
 from evopolicygym.policy import PolicyContext
 from evopolicygym.spaces import observation_reader
 
@@ -36,27 +36,32 @@ class _Channel:
     def __init__(self, read_fd: int, write_fd: int, shared: mmap.mmap | None) -> None:
         self._read_fd = read_fd
         self._write_fd = write_fd
-        self._decoder = Decoder(shared)
+        self._decode = Decoder(shared).decode
         self.encoder = Encoder()
 
     def receive(self) -> tuple[int, int, Any]:
         """Return `(kind, sequence, value)`; the worker's end closing ends this process."""
         data = os.read(self._read_fd, 65536)
-        size = 9
-        while len(data) < size or (size := 9 + HEADER.unpack_from(data)[0]) > len(data):
+        if len(data) < 9 or HEADER.unpack_from(data)[0] != len(data) - 9:
+            data = self._complete(data)
+        size, kind, sequence = HEADER.unpack_from(data)
+        return kind, sequence, self._decode(data, 9) if size else None
+
+    def _complete(self, data: bytes) -> bytes:
+        """Read on until the frame is complete."""
+        while len(data) < 9 or len(data) - 9 < HEADER.unpack_from(data)[0]:
             more = os.read(self._read_fd, 65536)
             if not more:
                 leave(0)
             data += more
-        _, kind, sequence = HEADER.unpack_from(data)
-        value = self._decoder.decode(memoryview(data)[9:size]) if size > 9 else None
-        return kind, sequence, value
+        return data
 
-    def send(self, kind: Kind, sequence: int, payload: bytes) -> None:
+    def send(self, kind: int, sequence: int, payload: bytes) -> None:
         """Write one frame."""
-        data = memoryview(frame(kind, sequence, payload))
-        while data:
-            data = data[os.write(self._write_fd, data) :]
+        data = HEADER.pack(len(payload), kind, sequence) + payload
+        written = os.write(self._write_fd, data)
+        while written < len(data):
+            written += os.write(self._write_fd, memoryview(data)[written:])
 
     def fail(self, sequence: int, code: str, message: str, trace: str = "") -> NoReturn:
         """Report the failure that ends this Episode, then end the process."""
@@ -161,9 +166,10 @@ def _answer(
     channel: _Channel, act: Callable[[Any], Any], restore: Callable[[Any], Any] | None
 ) -> NoReturn:
     receive, send, encode = channel.receive, channel.send, channel.encoder.encode
+    end, answer = int(Kind.END), int(Kind.ACTION)  # comparing enum members is slow
     while True:
         kind, sequence, observation = receive()
-        if kind == Kind.END:
+        if kind == end:
             leave(0)
         if restore is not None:
             observation = restore(observation)
@@ -181,7 +187,7 @@ def _answer(
             channel.fail(sequence, "invalid_action", f"the action can't be sent: {error}")
         if len(payload) > MAX_FRAME_BYTES:
             channel.fail(sequence, "invalid_action", f"the action has {len(payload)} bytes")
-        send(Kind.ACTION, sequence, payload)
+        send(answer, sequence, payload)
 
 
 def _plain(value: Any, depth: int = 0) -> Any:

@@ -36,6 +36,9 @@ _SLICE_SECONDS = 0.25
 """How often a silent policy is checked for having died behind pipes that others hold open."""
 
 _READ_BYTES = 1 << 16  # a pipe's capacity
+_KIND_BYTE = 4  # position of the kind in a frame
+# Enum members are slow to pack and to compare.
+_OBSERVATION, _ACTION, _FAILURE = int(Kind.OBSERVATION), int(Kind.ACTION), int(Kind.FAILURE)
 
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -259,6 +262,7 @@ class PolicyProcess:
         self._decode = Decoder().decode
         self.encoder = Encoder(shared.map if shared else None)
         self._left = 0.0
+        self._slice = 0.0  # how long one poll may take, milliseconds
         self._sequence = 0
         self._end: PolicyEnd | None = None
 
@@ -273,9 +277,10 @@ class PolicyProcess:
             PolicyFailedError: It did not get as far as a policy.
         """
         self._left = timeout
-        kind, _ = self._exchange(Kind.START, self.encoder.encode({"context": dict(context)}))
-        if kind != Kind.READY:
-            raise self._protocol_error(f"frame kind {kind}, expected READY")
+        self._slice = min(_SLICE_SECONDS, timeout) * 1000
+        data = self._exchange(Kind.START, self.encoder.encode({"context": dict(context)}))
+        if data[_KIND_BYTE] != Kind.READY:
+            raise self._protocol_error(f"frame kind {data[_KIND_BYTE]}, expected READY")
 
     def act(self, payload: bytes) -> Any:
         """Send an encoded observation, return the decoded action.
@@ -284,11 +289,11 @@ class PolicyProcess:
             PolicyFailedError: The policy failed instead.
         """
         self._sequence += 1
-        kind, data = self._exchange(Kind.OBSERVATION, payload)
-        if kind != Kind.ACTION:
-            raise self._protocol_error(f"frame kind {kind}, expected ACTION")
+        data = self._exchange(_OBSERVATION, payload)
+        if data[_KIND_BYTE] != _ACTION:
+            raise self._protocol_error(f"frame kind {data[_KIND_BYTE]}, expected ACTION")
         try:
-            return self._decode(data)
+            return self._decode(data, 9)
         except (WireError, MemoryError) as error:
             raise self._protocol_error(str(error)) from None
 
@@ -314,7 +319,8 @@ class PolicyProcess:
                 self._shared.close()
         return self._end
 
-    def _exchange(self, kind: Kind, payload: bytes) -> tuple[int, memoryview]:
+    def _exchange(self, kind: int, payload: bytes) -> bytes:
+        """Send one frame and return the frame that answers it, header included."""
         sequence = self._sequence
         message = HEADER.pack(len(payload), kind, sequence) + payload
         began = monotonic()
@@ -326,24 +332,24 @@ class PolicyProcess:
             raise self._gone() from None
         if sent != len(message):
             self._send_rest(memoryview(message)[sent:], began)
-        if not self._poll(
-            _SLICE_SECONDS * 1000 if self._left > _SLICE_SECONDS else self._left * 1000
-        ):
+        if not self._poll(self._slice):
             self._wait(began)
         data = os.read(self._read_fd, _READ_BYTES)
         if len(data) < 9 or HEADER.unpack_from(data)[0] > len(data) - 9:
             data = self._complete(data, began)
         size, answer, echoed = HEADER.unpack_from(data)
-        self._left -= monotonic() - began
-        if self._left <= 0:
-            raise self._timeout()
+        left = self._left = self._left - (monotonic() - began)
+        if left < _SLICE_SECONDS:
+            if left <= 0:
+                raise self._timeout()
+            self._slice = left * 1000
         if size != len(data) - 9:
             raise self._protocol_error("an answer that was not asked for")
         if echoed != sequence:
             raise self._protocol_error(f"answer number {echoed}, expected {sequence}")
-        if answer == Kind.FAILURE:
-            raise self._reported(memoryview(data)[9:])
-        return answer, memoryview(data)[9:]
+        if answer == _FAILURE:
+            raise self._reported(data)
+        return data
 
     def _check(self, began: float) -> float:
         """After a slice without progress: is there time left, and does the policy still run?
@@ -429,10 +435,10 @@ class PolicyProcess:
             name = f"signal {-end.status}"
         return self._failed(FailureCode.CRASH, f"the policy was ended by {name}")
 
-    def _reported(self, payload: memoryview) -> PolicyFailedError:
+    def _reported(self, data: bytes) -> PolicyFailedError:
         """Read the failure that the policy process reported about itself."""
         try:
-            report = self._decode(payload)
+            report = self._decode(data, 9)
             code = FailureCode(report["code"])
             return self._failed(code, str(report["message"]), str(report["traceback"]))
         except (WireError, ValueError, KeyError, TypeError) as error:

@@ -13,8 +13,8 @@ import os
 import queue
 import shutil
 import socket
-import struct
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -77,7 +77,7 @@ class _Worker:
         self.ready = False
 
     def beats(self) -> int:
-        return int(struct.unpack_from("<Q", self._beats)[0])
+        return int.from_bytes(self._beats[:8], sys.byteorder)
 
     def end(self) -> None:
         """Let it end by itself, then make it."""

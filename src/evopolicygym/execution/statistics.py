@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,6 @@ from evopolicygym.strict_json import finite
 
 __all__ = ["ActionStatistics", "RewardStatistics"]
 
-_BATCH = 512
 _MAX_VALUES = 64
 
 
@@ -25,15 +26,12 @@ class RewardStatistics:
         self._low = math.inf
         self._high = -math.inf
 
-    def add(self, reward: float) -> None:
-        """Take the reward of one step."""
-        self._count += 1
-        if reward:
-            self._nonzero += 1
-        if reward < self._low:
-            self._low = reward
-        if reward > self._high:
-            self._high = reward
+    def add(self, rewards: Sequence[float]) -> None:
+        """Take the rewards of some consecutive steps, at least one."""
+        self._count += len(rewards)
+        self._nonzero += len(rewards) - rewards.count(0.0)
+        self._low = min(self._low, min(rewards))
+        self._high = max(self._high, max(rewards))
 
     def summary(self, total: float) -> dict[str, Any]:
         """Return plain JSON values; `total` is the sum of the rewards."""
@@ -52,29 +50,19 @@ class ActionStatistics:
     """Counts of discrete actions; mean, extremes and spread of continuous ones."""
 
     def __init__(self, space: Space) -> None:
-        self._kind = space["type"]
-        self._batch: list[Any] = []
-        self._counts: dict[int, int] = {}
+        self._discrete = space["type"] == "Discrete"
+        self._arrays = 0 < _array_size(space) <= _MAX_VALUES
+        self._counts: Counter[int] = Counter()
         self._moments: list[np.ndarray[Any, np.dtype[np.float64]]] = []
         self._count = 0
-        self._arrays = 0 < _array_size(space) <= _MAX_VALUES
-        self._watched = self._arrays or self._kind == "Discrete"
 
-    def add(self, action: Any) -> None:
-        """Take the action of one step."""
-        if self._watched:
-            self._batch.append(action)
-            if len(self._batch) >= _BATCH:
-                self._fold()
-
-    def _fold(self) -> None:
-        batch, self._batch = self._batch, []
-        self._count += len(batch)
-        if self._kind == "Discrete":
-            for action in batch:
-                self._counts[action] = self._counts.get(action, 0) + 1
-        elif batch:
-            rows = np.asarray(batch, dtype=np.float64).reshape(len(batch), -1)
+    def add(self, actions: Sequence[Any]) -> None:
+        """Take the canonical actions of some consecutive steps, at least one."""
+        self._count += len(actions)
+        if self._discrete:
+            self._counts.update(actions)
+        elif self._arrays:
+            rows = np.asarray(actions, dtype=np.float64).reshape(len(actions), -1)
             new = [rows.min(0), rows.max(0), rows.sum(0), (rows**2).sum(0)]
             if not self._moments:
                 self._moments = new
@@ -89,8 +77,7 @@ class ActionStatistics:
 
     def summary(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        self._fold()
-        if self._kind == "Discrete":
+        if self._discrete:
             common = sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
             return {"counts": {str(a): n for a, n in sorted(common[:_MAX_VALUES])}}
         if not self._moments:

@@ -7,7 +7,6 @@ can ship a function may run.
 from __future__ import annotations
 
 import mmap
-import struct
 import sys
 import sysconfig
 from collections.abc import Mapping
@@ -75,8 +74,7 @@ class WorkerState:
 
     def __init__(self, root: Path, beats: mmap.mmap) -> None:
         self._root = root
-        self._beats = beats
-        self._count = 0
+        self._beats = memoryview(beats).cast("Q")
         self._zygote = Zygote(root / "scratch")
         self._setup: EvaluationSetup | None = None
         self._benchmark: Benchmark | None = None
@@ -85,8 +83,7 @@ class WorkerState:
 
     def beat(self) -> None:
         """Tell the pool that the Episode moves."""
-        self._count += 1
-        struct.pack_into("<Q", self._beats, 0, self._count)
+        self._beats[0] += 1
 
     def prepare(self, setup: EvaluationSetup) -> None:
         """Load what `setup` needs; cheap when it is loaded already.

@@ -5,18 +5,19 @@ applied), `reward`, `terminated`, `truncated`, `info`; a last line holds the fin
 with `action` null. Observation arrays of more than `INLINE_ITEMS` items are not written as text:
 row `t` of `observations.npz` holds them, under the key that the line names.
 
-The trajectory hash is SHA-256 over the wire encoding of every observation (arrays in shared
-memory by their raw bytes) and of every canonical action, and over reward (little-endian f64) and
-flags. It covers what the policy saw and what the environment answered, and nothing that may
-differ between machines or runs.
+The trajectory hash covers what the policy saw, what was applied and what the environment answered,
+and nothing that may differ between machines or runs. It is SHA-256 over three SHA-256 digests:
+of the observations as they are encoded for the policy (arrays in shared memory by their raw
+bytes), of the canonical actions, and of the rewards (little-endian f64) each followed by one byte,
+`terminated + 2 * truncated`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import struct
+import math
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,7 +25,8 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
-from evopolicygym.execution.wire import Encoder
+from evopolicygym.execution.statistics import ActionStatistics, RewardStatistics
+from evopolicygym.execution.wire import Decoder, Encoder
 from evopolicygym.spaces import Space
 from evopolicygym.strict_json import finite, json_safe
 
@@ -33,8 +35,13 @@ __all__ = ["INLINE_ITEMS", "SpoolLimits", "TrajectorySpool", "json_value_writer"
 INLINE_ITEMS = 256
 """Largest observation array, in items, that is written into the JSON line itself."""
 
-_FLUSH_BYTES = 256 * 2**10
-_STEP = struct.Struct("<d??")
+_BATCH_STEPS = 256
+_BATCH_BYTES = 256 * 2**10
+_ANSWER = np.dtype([("reward", "<f8"), ("end", "u1")])
+_SCALARS = frozenset({bool, type(None), np.float64, np.float32, np.int64, np.bool_})
+"""Immutable and small: written as they are. Python numbers and text are bounded by `json_safe`."""
+_FROM_PAYLOAD = object()
+_Row = tuple[int, bytes, Any, Any, float, bool, bool, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,33 @@ def _any_value(value: Any) -> Any:
     return finite(value)
 
 
+def _action_bytes(space: Space) -> Callable[[Sequence[Any]], bytes]:
+    """Compile the function from consecutive canonical actions to the bytes that are hashed."""
+    if space["type"] == "Discrete":
+        return lambda actions: np.asarray(actions, dtype="<i8").tobytes()
+    if space["type"] in ("Box", "MultiDiscrete", "MultiBinary"):
+        return lambda actions: np.asarray(actions).tobytes()
+    encode = Encoder().encode
+    return lambda actions: b"".join(map(encode, actions))
+
+
+def _scalar(value: Any) -> Any:
+    """Let the encoder write what it does not know: numpy scalars, and integers beyond 64 bits."""
+    return json_safe(value)
+
+
+class _Line(msgspec.Struct):
+    """One line of `trajectory.jsonl`."""
+
+    t: int
+    obs: Any
+    action: Any
+    reward: float | None
+    terminated: bool | None
+    truncated: bool | None
+    info: Mapping[str, Any]
+
+
 def _split_large(space: Space, path: str = "") -> dict[str, Space]:
     """Return the array leaves of `space` that go to `observations.npz`, by key."""
     if space["type"] == "Dict":
@@ -110,7 +144,10 @@ class _Column:
 
 
 class TrajectorySpool:
-    """Writes and hashes one Episode.
+    """Writes, hashes and counts one Episode.
+
+    The step loop only hands over references; every few hundred steps they are worked off together,
+    because alternating with the policy process leaves every cache cold.
 
     Args:
         observation_space: Space of the canonical observations.
@@ -121,6 +158,8 @@ class TrajectorySpool:
 
     Attributes:
         cut: Whether something was left out for `limits`.
+        rewards: Statistics of the rewards so far; complete after `close`.
+        actions: The same of the actions.
     """
 
     def __init__(
@@ -131,19 +170,24 @@ class TrajectorySpool:
         directory: Path | None,
         limits: SpoolLimits,
     ) -> None:
-        self._hash = hashlib.sha256(b"evopolicygym.trajectory/1")
-        self._pending = bytearray()
+        self._seen = hashlib.sha256(b"evopolicygym.trajectory/1")
+        self._applied = hashlib.sha256()
+        self._answered = hashlib.sha256()
         self._encoder = encoder
-        self._encode_action = Encoder().encode
+        self._action_bytes = _action_bytes(action_space)
+        self._decode = Decoder().decode
         self._directory = directory
         self._limits = limits
         self.cut = False
-        self._lines: list[bytes] = []
-        self._lines_bytes = 0
+        self.rewards = RewardStatistics()
+        self.actions = ActionStatistics(action_space)
         self._written = 0
         self._raw_written = 0
-        self._to_json = msgspec.json.Encoder().encode
-        self._observation: Any = None
+        self._to_lines = msgspec.json.Encoder(enc_hook=_scalar).encode_lines
+        self._rows: list[_Row] = []
+        self._payload = b""
+        self._shown: Any = _FROM_PAYLOAD
+        self._batch = 1
         self._columns: dict[str, _Column] = {}
         self._file: BinaryIO | None = None
         self._action_json = json_value_writer(action_space)
@@ -157,6 +201,10 @@ class TrajectorySpool:
                 self._columns[key] = _Column(tuple(leaf["shape"]), dtype, raw, raw.open("wb"))
             if self._columns:
                 self._observation_json = self._columns_writer(observation_space)
+        self._plain: tuple[np.dtype[Any], tuple[int, ...]] | None = None
+        if observation_space["type"] == "Box" and not self._columns:
+            shape = tuple(int(n) for n in observation_space["shape"])
+            self._plain = np.dtype(observation_space["dtype"]), shape
 
     def _columns_writer(self, space: Space, path: str = "") -> Callable[[Any], Any]:
         """Like `json_value_writer`, but large leaves become `{"npz": key, "row": n}`."""
@@ -183,12 +231,17 @@ class TrajectorySpool:
 
     def observe(self, observation: Any, payload: bytes) -> None:
         """Take the observation that the policy is about to see, and its encoding."""
-        self._pending += payload
-        for part in self._encoder.shared_parts:
-            self._flush_hash()
-            self._hash.update(part)
-        if self._file is not None:
-            self._observation = self._observation_json(observation)
+        self._payload = payload
+        if self._encoder.shared_parts:
+            # The shared memory is overwritten by the next observation: work it off now.
+            self._work_off()
+            self._seen.update(payload)
+            for part in self._encoder.shared_parts:
+                self._seen.update(part)
+            self._payload = b""
+            self._shown = None if self._file is None else self._observation_json(observation)
+        elif not self._rows:
+            self._batch = max(1, min(_BATCH_STEPS, _BATCH_BYTES // (len(payload) + 256)))
 
     def step(
         self,
@@ -200,45 +253,74 @@ class TrajectorySpool:
         info: Mapping[str, Any],
     ) -> None:
         """Take one completed step."""
-        pending = self._pending
-        pending += self._encode_action(action)
-        pending += _STEP.pack(reward, terminated, truncated)
-        if len(pending) > _FLUSH_BYTES:
-            self._flush_hash()
-        if self._file is not None:
-            self._line(
-                {
-                    "t": t,
-                    "obs": self._observation,
-                    "action": self._action_json(action),
-                    "reward": reward,
-                    "terminated": terminated,
-                    "truncated": truncated,
-                    "info": json_safe(info) if info else {},
-                }
-            )
+        if info:
+            # What is mutable may change in the environment's hands before it is written.
+            info = {str(k): v if type(v) in _SCALARS else json_safe(v) for k, v in info.items()}
+        self._rows.append(
+            (t, self._payload, self._shown, action, reward, terminated, truncated, info)
+        )
+        if len(self._rows) >= self._batch:
+            self._work_off()
 
-    def _line(self, value: dict[str, Any]) -> None:
-        if self._written + self._lines_bytes > self._limits.trajectory_bytes:
-            self.cut = True
+    def _work_off(self) -> None:
+        """Hash, count and write the rows that have come together."""
+        if not self._rows:
             return
-        line = self._to_json(value)
-        self._lines.append(line)
-        self._lines_bytes += len(line) + 1
-        if self._lines_bytes > _FLUSH_BYTES:
-            self._flush_lines()
+        times, payloads, shown, actions, rewards, terminated, truncated, infos = zip(
+            *self._rows, strict=True
+        )
+        self._rows.clear()
+        self._seen.update(b"".join(payloads))
+        self._applied.update(self._action_bytes(actions))
+        answers = np.empty(len(rewards), dtype=_ANSWER)
+        answers["reward"] = rewards
+        answers["end"] = np.add(terminated, np.multiply(truncated, 2))
+        self._answered.update(answers.tobytes())
+        self.rewards.add(rewards)
+        self.actions.add(actions)
+        if self._file is None:
+            return
+        shown_actions = map(self._action_json, actions)
+        observations = self._obs(payloads, shown)
+        self._write_lines(
+            list(
+                map(
+                    _Line,
+                    times,
+                    observations,
+                    shown_actions,
+                    rewards,
+                    terminated,
+                    truncated,
+                    infos,
+                )
+            )
+        )
 
-    def _flush_lines(self) -> None:
-        if self._file is not None and self._lines:
-            self._lines.append(b"")
-            self._file.write(b"\n".join(self._lines))
-            self._written += self._lines_bytes
-            self._lines.clear()
-            self._lines_bytes = 0
+    def _obs(self, payloads: Sequence[bytes], shown: Sequence[Any]) -> Sequence[Any]:
+        """Return observations as JSON values, from their encodings."""
+        if shown[0] is not _FROM_PAYLOAD:
+            return shown
+        if self._plain is not None:
+            # All rows are one array of known size behind equal headers: one conversion for all.
+            dtype, shape = self._plain
+            size = dtype.itemsize * math.prod(shape)
+            raw = b"".join([payload[len(payload) - size :] for payload in payloads])
+            table = np.frombuffer(raw, dtype).reshape(len(payloads), *shape)
+            items: list[Any] = table.tolist()
+            return items if np.isfinite(table).all() else [finite(item) for item in items]
+        return [self._observation_json(self._decode(payload)) for payload in payloads]
 
-    def _flush_hash(self) -> None:
-        self._hash.update(self._pending)
-        self._pending.clear()
+    def _write_lines(self, lines: list[_Line]) -> None:
+        assert self._file is not None
+        data = self._to_lines(lines)
+        room = self._limits.trajectory_bytes - self._written
+        if len(data) > room:
+            self.cut = True
+            data = data[: data.rfind(b"\n", 0, max(0, room)) + 1]
+            self._written = self._limits.trajectory_bytes
+        self._file.write(data)
+        self._written += len(data)
 
     def close(self, t: int) -> str:
         """Finish the files and return the trajectory hash (hex).
@@ -246,15 +328,16 @@ class TrajectorySpool:
         Args:
             t: Number of completed steps; the final observation is written as this step.
         """
-        self._flush_hash()
+        self._work_off()
+        self._seen.update(self._payload)
         if self._file is not None:
-            if self._observation is not None:
-                final = {"t": t, "obs": self._observation, "action": None, "reward": None}
-                self._line(final | {"terminated": None, "truncated": None, "info": {}})
-            self._flush_lines()
+            if self._payload or self._shown is not _FROM_PAYLOAD:
+                (obs,) = self._obs((self._payload,), (self._shown,))
+                self._write_lines([_Line(t, obs, None, None, None, None, {})])
             self._file.close()
             self._write_columns()
-        return self._hash.hexdigest()
+        digests = (self._seen, self._applied, self._answered)
+        return hashlib.sha256(b"".join(part.digest() for part in digests)).hexdigest()
 
     def _write_columns(self) -> None:
         """Pack the raw rows into `observations.npz`, in bounded memory."""

@@ -1,8 +1,10 @@
 """Frames between the worker and the policy process.
 
 A frame is a 9-byte header (little-endian: payload length `u32`, kind `u8`, sequence number
-`u32`) followed by a msgpack payload. Arrays are msgpack extension values: raw bytes behind a
-small header of dtype and shape, or, above `SHARED_THRESHOLD`, an offset into a sealed memfd.
+`u32`) followed by a payload. A payload is msgpack; arrays inside are extension values: raw bytes
+behind a small header of dtype and shape, or, from `SHARED_THRESHOLD` on, an offset into a sealed
+memfd. A payload that is one small array, the common case, goes without msgpack: the byte 0xC1,
+which msgpack never uses, then header and raw bytes.
 
 The stream strictly alternates, so a byte beyond the expected frame is an early answer.
 """
@@ -25,7 +27,6 @@ __all__ = [
     "Encoder",
     "Kind",
     "WireError",
-    "frame",
 ]
 
 HEADER = struct.Struct("<IBI")
@@ -39,6 +40,9 @@ facts/execution.md B3: at 27 KB the socket costs about twice the memfd, below it
 """
 
 _INLINE, _SHARED = 1, 2
+_RAW_BYTE = 0xC1  # "never used" in the msgpack specification
+_RAW = bytes([_RAW_BYTE])
+_CACHED_HEADERS = 1024
 _NUMERIC_KINDS = "biufc"
 
 
@@ -57,48 +61,41 @@ class WireError(ValueError):
     """Bytes that are not a well-formed frame or value."""
 
 
-def frame(kind: Kind, sequence: int, payload: bytes) -> bytes:
-    """Return the bytes of one frame."""
-    return HEADER.pack(len(payload), kind, sequence) + payload
-
-
 class _ArrayHeaders:
     """Cache of the header bytes of (dtype, shape), both ways; a Benchmark has a handful."""
 
-    __slots__ = ("_packed", "_parsed")
+    __slots__ = ("packed", "parsed")
 
     def __init__(self) -> None:
-        self._packed: dict[tuple[str, tuple[int, ...]], bytes] = {}
-        self._parsed: dict[bytes, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+        self.packed: dict[tuple[np.dtype[Any], tuple[int, ...]], bytes] = {}
+        self.parsed: dict[bytes, tuple[np.dtype[Any], tuple[int, ...]]] = {}
 
-    def pack(self, array: np.ndarray[Any, np.dtype[Any]]) -> bytes:
-        key = (array.dtype.str, array.shape)
-        packed = self._packed.get(key)
-        if packed is None:
-            body = msgspec.msgpack.encode((key[0], key[1]))
-            packed = len(body).to_bytes(2, "little") + body
-            if len(self._packed) < 1024:
-                self._packed[key] = packed
+    def pack(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+        """Return length (one byte) and body of the header."""
+        body = msgspec.msgpack.encode((dtype.str, shape))
+        if len(body) > 255:
+            raise TypeError(f"an array of shape {shape} can't be sent")
+        packed = bytes([len(body)]) + body
+        if len(self.packed) < _CACHED_HEADERS:
+            self.packed[dtype, shape] = packed
         return packed
 
     def parse(self, header: bytes) -> tuple[np.dtype[Any], tuple[int, ...]]:
-        parsed = self._parsed.get(header)
-        if parsed is None:
-            try:
-                name, shape = msgspec.msgpack.decode(header, type=tuple[str, tuple[int, ...]])
-                dtype = np.dtype(name)
-            except (msgspec.DecodeError, TypeError, ValueError) as error:
-                raise WireError(f"bad array header: {error}") from None
-            if dtype.kind not in _NUMERIC_KINDS or any(n < 0 for n in shape):
-                raise WireError(f"bad array header: {name!r}, {shape}")
-            parsed = (dtype, shape)
-            if len(self._parsed) < 1024:
-                self._parsed[header] = parsed
-        return parsed
+        """Return dtype and shape of a header's body."""
+        try:
+            name, shape = msgspec.msgpack.decode(header, type=tuple[str, tuple[int, ...]])
+            dtype = np.dtype(name)
+        except (msgspec.DecodeError, TypeError, ValueError, SyntaxError) as error:
+            raise WireError(f"bad array header: {error}") from None
+        if dtype.kind not in _NUMERIC_KINDS or any(n < 0 for n in shape):
+            raise WireError(f"bad array header: {name!r}, {shape}")
+        if len(self.parsed) < _CACHED_HEADERS:
+            self.parsed[header] = (dtype, shape)
+        return dtype, shape
 
 
 class Encoder:
-    """Encodes values to msgpack; large arrays go to `shared` when there is one.
+    """Encodes values; large arrays go to `shared` when there is one.
 
     Attributes:
         shared_parts: Raw bytes of the arrays that the last `encode` put into shared memory, in
@@ -119,6 +116,13 @@ class Encoder:
             TypeError: A type the wire does not carry.
             OverflowError: An integer beyond 64 bits.
         """
+        if type(value) is np.ndarray and (self._shared is None or value.nbytes < SHARED_THRESHOLD):
+            header = self._headers.packed.get((value.dtype, value.shape))
+            if header is None:
+                if value.dtype.kind not in _NUMERIC_KINDS:
+                    raise TypeError(f"an array of {value.dtype} can't be sent")
+                header = self._headers.pack(value.dtype, value.shape)
+            return _RAW + header + value.tobytes()
         if self._offset:
             self._offset = 0
             self.shared_parts.clear()
@@ -130,7 +134,8 @@ class Encoder:
         if not isinstance(value, np.ndarray) or value.dtype.kind not in _NUMERIC_KINDS:
             detail = f" of {value.dtype}" if isinstance(value, np.ndarray) else ""
             raise TypeError(f"a value of type {type(value).__name__}{detail} can't be sent")
-        header = self._headers.pack(value)
+        key = (value.dtype, value.shape)
+        header = self._headers.packed.get(key) or self._headers.pack(*key)
         if (
             self._shared is not None
             and value.nbytes >= SHARED_THRESHOLD
@@ -142,7 +147,7 @@ class Encoder:
             view = memoryview(self._shared)[start : start + value.nbytes]
             np.ndarray(value.shape, value.dtype, buffer=view)[...] = value
             self.shared_parts.append(view)
-            return msgspec.msgpack.Ext(_SHARED, start.to_bytes(8, "little") + header)
+            return msgspec.msgpack.Ext(_SHARED, header + start.to_bytes(8, "little"))
         return msgspec.msgpack.Ext(_INLINE, header + value.tobytes())
 
 
@@ -158,31 +163,41 @@ class Decoder:
         self._headers = _ArrayHeaders()
         self._decode = msgspec.msgpack.Decoder(ext_hook=self._hook).decode
 
-    def decode(self, payload: bytes | memoryview) -> Any:
-        """Return the value of a payload.
+    def decode(self, data: bytes, start: int = 0) -> Any:
+        """Return the value of the payload that begins at `start` of `data`.
 
         Raises:
             WireError: Malformed bytes.
         """
         try:
-            return self._decode(payload)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            if data[start] == _RAW_BYTE:
+                return self._array(data, start + 1)
+            return self._decode(memoryview(data)[start:])
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, IndexError) as error:
             raise WireError(f"malformed payload: {error}") from None
 
-    def _hook(self, code: int, data: memoryview) -> Any:
-        start = 0
-        if code == _SHARED:
-            start = int.from_bytes(data[:8], "little")
-            data = data[8:]
-        elif code != _INLINE:
-            raise WireError(f"unknown extension {code}")
-        length = int.from_bytes(data[:2], "little") + 2
-        dtype, shape = self._headers.parse(bytes(data[2:length]))
+    def _array(self, data: bytes, start: int) -> Any:
+        body = start + 1 + data[start]
+        header = data[start + 1 : body]
+        dtype, shape = self._headers.parsed.get(header) or self._headers.parse(header)
         try:
-            if code == _INLINE:
-                return np.ndarray(shape, dtype, buffer=data[length:]).copy()
-            if self._shared is None:
-                raise WireError("a shared array on a side without shared memory")
-            return np.ndarray(shape, dtype, buffer=self._shared, offset=start).copy()
+            array = np.ndarray(shape, dtype, data, body)
         except (TypeError, ValueError) as error:
+            raise WireError(f"array data does not match its header: {error}") from None
+        if array.nbytes != len(data) - body:
+            raise WireError(f"{len(data) - body} bytes for an array of {array.nbytes}")
+        return array.copy()
+
+    def _hook(self, code: int, view: memoryview) -> Any:
+        if code == _INLINE:
+            return self._array(bytes(view), 0)
+        if code != _SHARED or self._shared is None:
+            raise WireError(f"unexpected extension {code}")
+        data = bytes(view)
+        body = 1 + data[0]
+        dtype, shape = self._headers.parse(data[1:body])
+        try:
+            offset = int.from_bytes(data[body:], "little")
+            return np.ndarray(shape, dtype, self._shared, offset).copy()
+        except (TypeError, ValueError, OverflowError) as error:
             raise WireError(f"array data does not match its header: {error}") from None

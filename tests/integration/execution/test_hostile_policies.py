@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from evopolicygym.benchmark import FailureCode
 from evopolicygym.execution.pool import WorkerPool
+from evopolicygym.execution.wire import Encoder
 
 from .arena import (
     FAST_SECONDS,
@@ -20,6 +25,7 @@ from .arena import (
     in_import,
     in_init,
     program,
+    strays,
 )
 from .arena import timeout_case as late
 
@@ -103,15 +109,35 @@ LEFT_BEHIND = [
     Case("atexit-hangs", in_import("import atexit\natexit.register(time.sleep, 60)"), None),
 ]
 
+# The channel is whatever the policy finds open besides its three streams.
+_FRAMES = """
+import fcntl, struct
+def ends(*modes):
+    for fd in range(3, 64):
+        try:
+            if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE in modes:
+                yield fd
+        except OSError:
+            pass
+READ, WRITE = next(ends(os.O_RDONLY, os.O_RDWR)), next(ends(os.O_WRONLY, os.O_RDWR))
+def send(data):
+    view = memoryview(data)
+    while view:
+        view = view[os.write(WRITE, view):]
+def frame(kind, sequence, payload=b"", size=None):
+    header = struct.pack("<IBI", len(payload) if size is None else size, kind, sequence)
+    return header + payload
+"""
+
 # ---------------------------------------------------------------- descriptors and streams
 
 STREAMS = [
     Case("closes-all-and-returns", in_act("os.closerange(0, 256)", at=2), CRASH, "exited with code 1", step=2),
     Case("closes-all-and-stays", in_act("os.closerange(0, 256)\ntime.sleep(60)", at=2), PROTOCOL, "the policy closed its channel", step=2),
-    Case("closes-channel-and-stays", in_import("os.close(3)\ntime.sleep(60)"), PROTOCOL, "the policy closed its channel"),
-    Case("shuts-channel-down", in_act("import socket\nsocket.socket(fileno=os.dup(3)).shutdown(2)\ntime.sleep(60)"), PROTOCOL, "the policy closed its channel"),
-    Case("channel-is-stdout", in_act("os.dup2(1, 3)\ntime.sleep(60)"), PROTOCOL, "the policy closed its channel"),
-    late("act-reads-channel", in_act("os.read(3, 1)")),
+    Case("closes-channel-and-stays", in_import("os.closerange(3, 64)\ntime.sleep(60)"), PROTOCOL, "the policy closed its channel"),
+    Case("channel-is-stdout", in_act("os.dup2(1, WRITE)\ntime.sleep(60)", head=_FRAMES), PROTOCOL, "the policy closed its channel"),
+    Case("closes-reading-end", in_act("os.close(READ)", at=2, head=_FRAMES), CRASH, "exited with code 1", step=3),
+    late("act-reads-channel", in_act("os.read(READ, 1)", head=_FRAMES)),
     Case("closes-descriptor-1", in_act("os.close(1)\nprint('x')"), RAISED, "OSError: [Errno 9]"),
     Case("closes-stdout", in_act("sys.stdout.close()\nprint('x')"), RAISED, "I/O operation on closed file"),
     Case("closes-streams-silently", in_act("sys.stdout.close()\nsys.stderr.close()\nos.closerange(0, 3)"), None),
@@ -129,39 +155,57 @@ STREAMS = [
 
 # ---------------------------------------------------------------- the wire
 
-_FRAMES = """
-import struct
-def frame(kind, sequence, payload=b"", size=None):
-    header = struct.pack("<IBI", len(payload) if size is None else size, kind, sequence)
-    return header + payload
-"""
 
 
 def _sends(name: str, expression: str, text: str, *, code: FailureCode = PROTOCOL) -> Case:
     """A policy that sends bytes of its own in act number 1, then stays silent."""
-    body = f"sys.stdout.flush()\nview = memoryview({expression})\nwhile view:\n    view = view[os.write(3, view):]\ntime.sleep(60)"
+    body = f"send({expression})\ntime.sleep(60)"
     source = in_act(body, at=1, head=_FRAMES)
     return Case(f"sends-{name}", source, code, text, step=1)
 
 
-def _extension(code: int, header: bytes, data: bytes = b"", *, size: int | None = None) -> bytes:
-    body = (len(header) if size is None else size).to_bytes(2, "little") + header + data
-    return b"\xc8" + len(body).to_bytes(2, "big") + bytes([code]) + body
+def _mutants() -> Iterator[tuple[str, bytes]]:
+    """Well-formed payloads with an array, its dtype or shape replaced by one of equal length."""
+    names = {"object": "|O8", "void": "|V8", "date": "<M8", "text": "<U2", "list": "f,f"}
+    names |= {"nonsense": "xyz", "bracket": "(((", "comma": ",,,", "empty": "   "}
+    changes = {name: (b"<f8", text.encode()) for name, text in names.items()}
+    changes["of-more-items"] = (b"\x99" + b"\x01" * 9, b"\x99" + b"\x02" * 9)
+    changes["of-fewer-items"] = (b"\x99" + b"\x01" * 9, b"\x99" + b"\x01" * 8 + b"\x00")
+    changes["of-minus-1"] = (b"\x99" + b"\x01" * 9, b"\x99" + b"\x01" * 8 + b"\xff")
+    for exponent, first in ((64, 0xFF), (63, 0x7F), (61, 0x1F), (40, 0)):
+        size = bytes([first] * (exponent >= 61)) + b"\xff" * (exponent // 8 - (exponent == 64))
+        number = b"\x91\xcf" + size.rjust(8, b"\0")
+        changes[f"of-2-to-{exponent}"] = (b"\x99" + b"\x01" * 9, number)
+    for form in ("plain", "inside"):
+        for name, (old, new) in changes.items():
+            array = np.ones((1,) * 9)
+            payload = Encoder().encode(array if form == "plain" else {"a": [array]})
+            assert payload.count(old) == 1
+            assert len(old) == len(new)
+            yield f"{form}-array-{name}", payload.replace(old, new)
+        yield f"{form}-array-cut", payload[:-1]
+        yield f"{form}-array-longer", payload + b"\0"
+    for kept in (0, 1, 2, 5):
+        yield f"array-cut-at-{kept}", Encoder().encode(np.ones(3))[: 1 + kept]
 
 
-def _array(dtype: str, shape: list[bytes], data: bytes = b"") -> bytes:
-    """Return msgpack of an inline array; every item of `shape` is msgpack already."""
-    name = dtype.encode()
-    header = b"\x92\xd9" + bytes([len(name)]) + name + bytes([0x90 + len(shape)]) + b"".join(shape)
-    return _extension(1, header, data)
+def _shared() -> bytes:
+    """Return a payload that points into a shared memory which the worker does not read from."""
+    with mmap.mmap(-1, 1 << 20) as memory:
+        encoder = Encoder(memory)
+        payload = encoder.encode({"a": np.ones(1 << 12)})
+        encoder.shared_parts.clear()
+    return payload
+
+
+def _extension(code: int, data: bytes = b"") -> bytes:
+    return b"\xc7" + bytes([len(data), code]) + data
 
 
 def _answers(name: str, payload: bytes, code: FailureCode = PROTOCOL, text: str = "") -> Case:
     return _sends(name, f"frame(4, 2, {payload!r})", text, code=code)
 
 
-_U64 = b"\xcf" + b"\xff" * 8
-_SHARED = b"\xc7\x10\x02" + bytes(8) + b"\x06\x00\x92\xa3<f8\x90"
 INVALID = FailureCode.INVALID_ACTION
 WIRE = [
     _sends("garbage", "b'garbage' * 1000", "a frame of"),
@@ -182,23 +226,12 @@ WIRE = [
     _answers("bad-utf-8", b"\xa1\xff", text="malformed payload"),
     _answers("short-list", b"\xdd\xff\xff\xff\xff", text="malformed payload"),
     _answers("nested", b"\x91" * 100_000, text="malformed payload"),
-    _answers("unknown-extension", _extension(9, b"x"), text="unknown extension 9"),
-    _answers("empty-extension", b"\xc7\x00\x01"),
-    _answers("bad-array-header", _extension(1, b"\xc1"), text="bad array header"),
-    _answers("array-header-cut", _extension(1, b"", size=60_000), text="bad array header"),
-    _answers("object-array", _array("O", [b"\x01"], bytes(8)), text="bad array header"),
-    _answers("void-array", _array("V8", [b"\x01"], bytes(8)), text="bad array header"),
-    _answers("no-dtype", _array("nonsense", [b"\x01"], bytes(8)), text="bad array header"),
-    _answers("dtype-bracket", _array("(", [b"\x01"], bytes(8)), text="bad array header"),
-    _answers("dtype-list", _array("f8,f8", [b"\x01"], bytes(16)), text="bad array header"),
-    _answers("negative-shape", _array("<f8", [b"\xff"], bytes(8)), text="bad array header"),
-    _answers("array-too-short", _array("<f8", [b"\x09"], bytes(8)), text="does not match its header"),
-    _answers("array-of-2-to-64", _array("<f8", [_U64])),
-    _answers("array-of-2-to-63", _array("<f8", [b"\xcf\x7f" + b"\xff" * 7])),
-    _answers("array-of-2-to-126", _array("<f8", [b"\xcf\x3f" + b"\xff" * 7] * 2)),
-    _answers("array-of-15-axes-without-items", _array("<f8", [b"\x00", *[b"\xce" + b"\x7f" * 4] * 14])),
-    _answers("shared-array", _SHARED, text="without shared memory"),
-    _answers("array-as-key", b"\x81" + _array("<f8", [b"\x01"], bytes(8)) + b"\x01"),
+    _answers("unknown-extension", _extension(9, b"x"), text="extension 9"),
+    _answers("empty-extension", _extension(1)),
+    _answers("empty-shared-extension", _extension(2)),
+    _answers("shared-array", _shared(), text="extension 2"),
+    _answers("array-as-key", b"\x81" + Encoder().encode([np.ones(1)])[1:] + b"\x01"),
+    *(_answers(name, payload) for name, payload in _mutants()),
     _answers("map-as-key", b"\x81\x80\x01"),
     _answers("time-stamp", b"\xd6\xff" + bytes(4), INVALID, "needs one integer"),
     _answers("map", b"\x81\x01\x01", INVALID, "needs one integer"),
@@ -212,7 +245,7 @@ WIRE = [
         "frame(5, 2, b'\\x83\\xa4code\\xa1x\\xa7message\\xa1x\\xa9traceback\\xa1x')",
         "a malformed failure report",
     ),
-    _sends("failure-array", f"frame(5, 2, {_array('<f8', [_U64])!r})", "a malformed failure report"),
+    _sends("failure-array", f"frame(5, 2, {Encoder().encode(np.ones(3))!r})", "a malformed failure report"),
     _sends(
         "failure-in-own-words",
         "frame(5, 2, b'\\x83\\xa4code\\xa9exception\\xa7message\\xa5words\\xa9traceback\\xa4more')",
@@ -226,13 +259,13 @@ WIRE = [
         "xxx",
         code=RAISED,
     ),
-    Case("answers-before-asked", in_import(f"{_FRAMES}\nos.write(3, frame(4, 1, b'\\1'))\ntime.sleep(60)"), PROTOCOL, "answer number 1, expected 0"),
-    Case("ready-before-import-ends", in_import(f"{_FRAMES}\nos.write(3, frame(2, 0))"), PROTOCOL, "the policy process sent", step=0),
-    Case("acts-before-ready", in_init(f"{_FRAMES}\nos.write(3, frame(4, 0, b'\\1'))\ntime.sleep(60)"), PROTOCOL, "frame kind 4, expected READY"),
-    Case("cut-frame-then-exit", in_act("os.write(3, frame(4, 1, b'x', size=9))\nos._exit(4)", head=_FRAMES), CRASH, "exited with code 4"),
-    Case("cut-header-then-exit", in_act("os.write(3, frame(4, 1)[:5])\nos._exit(4)", head=_FRAMES), CRASH, "exited with code 4"),
-    Case("cut-frame-then-close", in_act("os.write(3, frame(4, 1, b'x', size=9))\nos.close(3)\ntime.sleep(60)", head=_FRAMES), PROTOCOL, "the policy closed its channel"),
-    late("act-cut-frame-then-silence", in_act("os.write(3, frame(4, 1, b'x', size=9))\ntime.sleep(60)", head=_FRAMES)),
+    Case("answers-before-asked", in_import(f"{_FRAMES}\nsend(frame(4, 1, b'\\1'))\ntime.sleep(60)"), PROTOCOL, "answer number 1, expected 0"),
+    Case("ready-before-import-ends", in_import(f"{_FRAMES}\nsend(frame(2, 0))"), PROTOCOL, "the policy process sent", step=0),
+    Case("acts-before-ready", in_init(f"{_FRAMES}\nsend(frame(4, 0, b'\\1'))\ntime.sleep(60)"), PROTOCOL, "frame kind 4, expected READY"),
+    Case("cut-frame-then-exit", in_act("send(frame(4, 1, b'x', size=9))\nos._exit(4)", head=_FRAMES), CRASH, "exited with code 4"),
+    Case("cut-header-then-exit", in_act("send(frame(4, 1)[:5])\nos._exit(4)", head=_FRAMES), CRASH, "exited with code 4"),
+    Case("cut-frame-then-close", in_act("send(frame(4, 1, b'x', size=9))\nos.close(WRITE)\ntime.sleep(60)", head=_FRAMES), PROTOCOL, "the policy closed its channel"),
+    late("act-cut-frame-then-silence", in_act("send(frame(4, 1, b'x', size=9))\ntime.sleep(60)", head=_FRAMES)),
 ]
 
 # ---------------------------------------------------------------- files, limits, the interpreter
@@ -300,29 +333,57 @@ def test_100_mebibytes_of_output_are_capped(arena: Arena, stream: str, piece: st
 def test_a_frame_in_small_pieces_does_not_stop_the_clock(arena: Arena) -> None:
     body = """
     for byte in struct.pack("<IBI", 1000, 4, 1) + bytes(30):
-        os.write(3, bytes([byte]))
+        send(bytes([byte]))
         time.sleep(0.1)
     """
     began = time.monotonic()
-    outcome = arena.play(program(in_act(body, head="import struct")), timeout=1.0)[0]
+    outcome = arena.play(program(in_act(body, head=_FRAMES)), timeout=1.0)[0]
     seconds = time.monotonic() - began
     assert outcome.failure is not None
     assert outcome.failure.code == FailureCode.TIMEOUT
     assert seconds < 3.0
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["action", "message", "code"])
+def test_nesting_up_to_the_recursion_limit_is_the_policys_problem(arena: Arena, kind: str) -> None:
+    # Where decoding still works, one more step of the worker's may be one too deep.
+    report = b"\x83\xa9traceback\xa1x\xa4code%b\xa7message%b"
+    faults = {}
+    for depth in range(900, 1000):
+        nested = b"\x91" * depth + b"\x01"
+        payload = {
+            "action": nested,
+            "message": report % (b"\xa9exception", nested),
+            "code": report % (nested, b"\xa1x"),
+        }[kind]
+        number = 4 if kind == "action" else 5
+        body = f"send(frame({number}, 1, {payload!r}))\nos._exit(0)"
+        outcome = arena.play(program(in_act(body, head=_FRAMES)))[0]
+        if outcome.fault is not None:
+            faults[depth] = outcome.fault
+        else:
+            assert outcome.failure is not None
+            assert_public(outcome)
+    assert faults == {}
+
+
 @pytest.mark.timeout(30)
-def test_ended_zygote_is_replaced_and_leaves_nothing(directory: Path) -> None:
-    source = in_act(_SLEEPERS + "os.kill(os.getppid(), 9)\ntime.sleep(60)", at=3)
+@pytest.mark.parametrize("children", ["", _SLEEPERS], ids=["alone", "with-children"])
+def test_ended_zygote_is_replaced_and_leaves_nothing(directory: Path, children: str) -> None:
+    source = in_act(f"{children}\nos.kill(os.getppid(), 9)\ntime.sleep(60)", at=3)
     with WorkerPool(execution(), jobs=1, directory=directory) as pool:
         own = Arena(pool, directory)
-        outcomes = own.play(program(source), repeats=2)
-        for outcome in outcomes:
-            assert outcome.fault is None
-            assert outcome.failure is not None
-            assert outcome.failure.code == CRASH
-            assert outcome.failure.step == 3
-        own.assert_untouched()
+        try:
+            for outcome in own.play(program(source), repeats=2):
+                assert outcome.fault is None
+                assert outcome.failure is not None
+                assert outcome.failure.code == CRASH
+                assert outcome.failure.step == 3
+            own.assert_untouched()
+        finally:
+            for process in strays(directory):
+                os.kill(process.pid, 9)
 
 
 _WRITES_BESIDE_ITSELF = """

@@ -168,7 +168,7 @@ Reward: 1.0 for every step, including the one that ends the Episode. The return 
 its number of steps, so at most {self.max_episode_steps}; an Episode that the policy fails counts 0.
 
 Termination: as soon as the cart is more than {_POSITION_LIMIT} m away from the middle, or the pole
-more than 12 degrees ({_ANGLE_LIMIT:.4f} rad) away from upright. Otherwise the Episode is truncated
+more than 12 degrees ({_ANGLE_LIMIT:.8f} rad) away from upright. Otherwise the Episode is truncated
 after {self.max_episode_steps} steps. The last step's info says under "ended_by" which limit was
 passed: "position", "angle" or both.
 
