@@ -18,6 +18,7 @@ from evopolicygym.execution.process import ProcessExecution
 from evopolicygym.execution.runtime_directory import runtime_directory
 from evopolicygym.execution.task import Task
 from evopolicygym.program import Program
+from evopolicygym.strict_json import dumps
 
 __all__ = [
     "MAX_EPISODES",
@@ -195,7 +196,7 @@ def checked_feedback(benchmark: Benchmark, records: Sequence[Any]) -> Feedback:
     """Ask a Benchmark for its Feedback and check what it returned.
 
     Raises:
-        BenchmarkError: It raised, or the score is neither finite nor None.
+        BenchmarkError: It raised, the score is neither finite nor None, or the content is not JSON.
     """
     if not records:
         return Feedback(score=None)
@@ -206,6 +207,10 @@ def checked_feedback(benchmark: Benchmark, records: Sequence[Any]) -> Feedback:
     score = feedback.score
     if score is not None and not math.isfinite(score):
         raise BenchmarkError(f"feedback returned the score {score}: expected a finite number")
+    try:
+        dumps(feedback.content)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BenchmarkError(f"feedback returned content that is not JSON: {error}") from error
     return feedback
 
 

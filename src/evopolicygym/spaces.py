@@ -85,11 +85,12 @@ def validate_space(space: Space, path: str = "$") -> None:
     if missing:
         raise ValueError(f"{path} ({kind}) lacks {', '.join(missing)}")
     if kind == "Box":
-        shape = tuple(space["shape"])
-        for side in ("low", "high"):
-            bound = np.asarray(space[side], dtype=np.float64)
-            if bound.shape not in ((), shape):
-                raise ValueError(f"{path}.{side} has shape {bound.shape}, expected () or {shape}")
+        _validate_box(space, path)
+    elif kind in ("Discrete", "MultiDiscrete"):
+        name = "n" if kind == "Discrete" else "nvec"
+        counts = np.asarray(space[name])
+        if counts.dtype.kind not in "iu" or not counts.size or counts.min() < 1:
+            raise ValueError(f"{path}.{name} is {space[name]!r}, expected integers >= 1")
     elif kind == "Dict":
         for key, child in space["spaces"].items():
             validate_space(child, f"{path}.spaces.{key}")
@@ -102,6 +103,22 @@ def validate_space(space: Space, path: str = "$") -> None:
         validate_space(space["node_space"], f"{path}.node_space")
         if space["edge_space"] is not None:
             validate_space(space["edge_space"], f"{path}.edge_space")
+
+
+def _validate_box(space: Space, path: str) -> None:
+    shape = tuple(space["shape"])
+    try:
+        known = np.dtype(space["dtype"]).kind in _NUMERIC
+    except TypeError:
+        known = False
+    if not known:
+        raise ValueError(f"{path}.dtype is {space['dtype']!r}, expected a real numpy dtype")
+    low, high = (np.asarray(space[side], dtype=np.float64) for side in ("low", "high"))
+    for side, bound in (("low", low), ("high", high)):
+        if bound.shape not in ((), shape):
+            raise ValueError(f"{path}.{side} has shape {bound.shape}, expected () or {shape}")
+    if not (low <= high).all():
+        raise ValueError(f"{path}.low is above {path}.high, or one of them is NaN")
 
 
 _FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -459,7 +476,7 @@ def observation_writer(space: Space) -> Convert:
     if kind == "Discrete":
         return _integer_writer
     if kind == "Text":
-        return str
+        return _text_writer
     if kind == "Dict":
         writers = {key: observation_writer(child) for key, child in space["spaces"].items()}
 
@@ -506,7 +523,16 @@ def _composite_writer(space: Space) -> Convert:
 
 
 def _integer_writer(value: Any) -> int:
-    return int(value)
+    number = int(value)
+    if number != value:
+        raise ObservationError(f"expected an integer, got {_shown(value)}")
+    return number
+
+
+def _text_writer(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ObservationError(f"expected a str, got {_shown(value)}")
+    return str(value)
 
 
 def _array_writer(space: Space) -> Convert:
@@ -521,11 +547,14 @@ def _array_writer(space: Space) -> Convert:
     def write(value: Any) -> Any:
         if type(value) is np.ndarray and value.dtype == dtype and value.shape == shape:
             return value
-        array = np.asarray(value, dtype=dtype)
-        if array.shape != shape:
+        given = np.asarray(value)
+        if given.shape != shape or given.dtype.kind not in _NUMERIC:
             raise ObservationError(
-                f"expected {describe(space)}, got shape {array.shape} of {array.dtype}"
+                f"expected {describe(space)}, got shape {given.shape} of {given.dtype}"
             )
+        array = given.astype(dtype)
+        if dtype.kind in "iu" and not (array == given).all():
+            raise ObservationError(f"expected {describe(space)}, got values it can't hold")
         return array
 
     return write

@@ -144,7 +144,10 @@ def play_episode(
     """
     environment = _guarded("make_environment", benchmark.make_environment, episode)
     try:
-        observation, _ = _guarded("reset", environment.reset)
+        answer = _guarded("reset", environment.reset)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise HostFaultError("reset did not return the pair (observation, info)")
+        observation = answer[0]
         policy = spawn()
         spool = TrajectorySpool(
             spec.observation_space, spec.action_space, policy.encoder, directory, limits

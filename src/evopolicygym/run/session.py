@@ -5,6 +5,7 @@ Nothing here knows HTTP, processes or files; the loop passes in what evaluates a
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evopolicygym.benchmark import BenchmarkSpec
-from evopolicygym.errors import ProgramError, SelectorError, SessionError
+from evopolicygym.errors import ProgramError, RecordError, SelectorError, SessionError
 from evopolicygym.program import Program
 from evopolicygym.run.config import RunConfig
 from evopolicygym.run.ledger import Ledger
@@ -357,44 +358,40 @@ class Session:
 
     def _run(self, submission: Submission) -> None:
         """Evaluate and settle one Submission; runs in its own thread."""
-        settled = replace(
-            submission,
-            status=SubmissionStatus.FAILED,
-            refunded=submission.episode_indices,
-            message="the Host could not evaluate this Submission; its Episodes were refunded",
-        )
+        settled = submission
         try:
             evaluated = self._evaluate(submission)
+            faults = len(evaluated.refunded)
+            self._refund(submission, evaluated.refunded)
             settled = replace(
                 submission,
                 status=SubmissionStatus.PUBLISHED,
                 score=evaluated.score,
                 refunded=evaluated.refunded,
-                message=(
-                    f"{len(evaluated.refunded)} Episodes met an environment error and were refunded"
-                    if evaluated.refunded
-                    else None
-                ),
+                message=f"{faults} Episodes met an environment error and were refunded"
+                if faults
+                else None,
             )
-            self._refund(settled)
             evaluated.publish(settled, self._ledger.used, self._ledger.remaining)
-        except BaseException as error:
+        except BaseException as error:  # the loop reports it and ends the Run
             self.broken = error
-            if settled.status is SubmissionStatus.FAILED:
-                try:
-                    self._refund(settled)
-                except BaseException:
-                    pass
-            else:
-                settled = replace(settled, status=SubmissionStatus.FAILED)
+            rest = [i for i in submission.episode_indices if i not in settled.refunded]
+            with contextlib.suppress(RecordError):  # the first error is the one to report
+                self._refund(submission, rest)
+            settled = replace(
+                submission,
+                status=SubmissionStatus.FAILED,
+                refunded=submission.episode_indices,
+                message="the Host could not evaluate this Submission; its Episodes were refunded",
+            )
         with self._changed:
             self._submissions[submission.submission_id] = settled
             self._evaluating = None
             self._changed.notify_all()
 
-    def _refund(self, settled: Submission) -> None:
-        if settled.refunded:
-            self._ledger.refund(settled.submission_id, settled.request_id, settled.refunded)
+    def _refund(self, submission: Submission, indices: Sequence[int]) -> None:
+        if indices:
+            self._ledger.refund(submission.submission_id, submission.request_id, indices)
 
 
 def public_spec(spec: BenchmarkSpec) -> dict[str, object]:

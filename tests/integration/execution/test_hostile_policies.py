@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,8 @@ import numpy as np
 import pytest
 
 from evopolicygym.benchmark import FailureCode
+from evopolicygym.errors import ExecutionError
+from evopolicygym.execution.episode import EpisodeOutcome
 from evopolicygym.execution.pool import WorkerPool
 from evopolicygym.execution.wire import Encoder
 
@@ -342,6 +346,47 @@ def test_a_frame_in_small_pieces_does_not_stop_the_clock(arena: Arena) -> None:
     assert outcome.failure is not None
     assert outcome.failure.code == FailureCode.TIMEOUT
     assert seconds < 3.0
+
+
+_THIEF = """
+os.sched_setaffinity(0, range(os.cpu_count()))
+thief = os.open(f"/proc/self/fd/{WRITE}", os.O_RDONLY | os.O_NONBLOCK)
+send(frame(4, 1, b"x", size=60 << 20))
+time.sleep(0.05)
+end = time.monotonic() + 0.5
+while time.monotonic() < end:
+    os.write(WRITE, b"x")
+    try:
+        os.read(thief, 1)
+    except BlockingIOError:
+        pass
+time.sleep(60)
+"""
+
+
+@pytest.mark.timeout(60)
+def test_bytes_taken_back_do_not_stop_the_clock(directory: Path) -> None:
+    # A worker that was told of a byte, and then finds none, must not wait for it for ever.
+    outcomes: list[EpisodeOutcome] = []
+
+    def play() -> None:
+        with contextlib.suppress(ExecutionError):
+            made = program(in_act(_THIEF, head=_FRAMES))
+            outcomes.extend(own.play(made, timeout=1.0, repeats=6))
+
+    with WorkerPool(execution(), jobs=2, directory=directory) as pool:
+        own = Arena(pool, directory)
+        thread = threading.Thread(target=play, daemon=True)
+        thread.start()
+        thread.join(timeout=20.0)
+        in_time = not thread.is_alive()
+    thread.join(timeout=10.0)
+    assert in_time
+    assert [outcome.fault for outcome in outcomes] == [None] * 6
+    assert {outcome.failure and outcome.failure.code for outcome in outcomes} <= {
+        FailureCode.TIMEOUT,
+        PROTOCOL,
+    }
 
 
 @pytest.mark.timeout(60)

@@ -149,4 +149,4 @@ def test_wrong_splits(kind: Any, required: dict[str, Any], path: str, value: Any
 def test_contradictions_are_named(values: dict[str, int], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         RunConfig(**values)  # type: ignore[arg-type]
-    RunConfig(**{name: 5 for name in values})  # type: ignore[arg-type]
+    RunConfig(**dict.fromkeys(values, 5))  # type: ignore[arg-type]

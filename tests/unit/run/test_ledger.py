@@ -180,6 +180,22 @@ def replaced(line: dict[str, Any], **changes: Any) -> bytes:
             "",
         ),
     ],
+    ids=[
+        "cut short",
+        "empty",
+        "null",
+        "a list",
+        "no fields",
+        "a later sequence",
+        "an earlier sequence",
+        "unknown kind",
+        "no kind",
+        "no indices",
+        "wrong total",
+        "wrong indices",
+        "more refunded than charged",
+        "another version",
+    ],
 )
 def test_a_damaged_line_in_the_middle_is_an_error(
     path: Path, damage: Callable[[dict[str, Any]], bytes], message: str
@@ -205,7 +221,7 @@ def test_a_lost_line_is_an_error(path: Path) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     for kept in (lines[1:], [lines[0], lines[2]], [lines[1], lines[0], lines[2]]):
         path.write_bytes(b"".join(kept))
-        with pytest.raises(RecordError, match="line [12]: not a ledger entry in sequence"):
+        with pytest.raises(RecordError, match=r"line [12]: not a ledger entry in sequence"):
             episodes_used(path)
 
 

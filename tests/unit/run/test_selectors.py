@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,5 +127,5 @@ def test_any_text_is_increasing_indices_of_the_pool_or_refused(text: str, size: 
         return
     assert indices
     assert all(0 <= index < size for index in indices)
-    assert all(first < second for first, second in zip(indices, indices[1:], strict=False))
+    assert all(first < second for first, second in pairwise(indices))
     assert parse_selector(format_selector(indices), pool_size=size) == indices

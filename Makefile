@@ -1,0 +1,62 @@
+# All set-up is done here: a fresh clone on Linux with Python >= 3.11 and pip needs nothing else.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+UV := $(shell command -v uv || echo .uv/bin/uv)
+VENV ?= .venv
+RUN := $(VENV)/bin
+EXTRAS := --extra dev --extra env-gym
+
+export UV_COMPILE_BYTECODE = 1
+export UV_PYTHON_DOWNLOADS = never
+export UV_NO_PROGRESS = 1
+
+.PHONY: demo test test-all lint format bench lock schemas clean
+
+# The smallest thing that shows the whole loop: no key, no network, about 10 seconds of playing.
+demo: $(VENV)/.base
+	@rm -rf runs/demo
+	$(RUN)/evopolicygym run --env gym/cartpole --budget 64 --root runs/demo
+	@echo
+	@echo "Look at runs/demo/workspace/TASK.md (what the agent was told), at"
+	@echo "runs/demo/workspace/feedback/latest.json (what it learned) and at runs/demo/run.json."
+
+test: lint
+	$(RUN)/pytest -m "not slow"
+	scripts/other-pythons.sh -m "not slow" tests/unit
+
+test-all: lint
+	$(RUN)/pytest
+	scripts/other-pythons.sh
+
+lint: $(VENV)/.dev
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/mypy
+
+format: $(VENV)/.dev
+	$(RUN)/ruff check --fix .
+	$(RUN)/ruff format .
+
+bench: $(VENV)/.dev
+	$(RUN)/python benchmarks/speed.py bench.json
+
+lock: $(UV)
+	$(PYTHON) scripts/lock.py $(UV)
+
+schemas: $(VENV)/.dev
+	$(RUN)/python -m evopolicygym.run.schemas docs/schemas
+
+clean:
+	rm -rf .venv .venv-* .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist bench.json
+
+.uv/bin/uv:
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --target .uv uv
+
+# What people who play need; `.dev` below adds the rest and keeps this one valid.
+$(VENV)/.base: uv.lock pyproject.toml benchmarks/cartpole/pyproject.toml | $(UV)
+	scripts/install.sh $(UV) $(PYTHON) $(VENV)
+	@touch $@
+
+$(VENV)/.dev: uv.lock pyproject.toml benchmarks/cartpole/pyproject.toml | $(UV)
+	scripts/install.sh $(UV) $(PYTHON) $(VENV) $(EXTRAS)
+	@touch $(VENV)/.base $@
