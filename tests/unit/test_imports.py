@@ -22,7 +22,11 @@ ALLOWED: dict[str, set[str]] = {
     "spaces": {"policy"},
     "strict_json": set(),
     "benchmark": {"errors", "spaces"},
-    "testing": {"benchmark", "errors", "execution", "policy", "spaces", "strict_json"},
+    "testing": {"_conformance", "_membership", "benchmark", "errors"},
+    "_conformance": {
+        *("_membership", "benchmark", "errors", "execution", "policy", "spaces", "strict_json"),
+    },
+    "_membership": {"policy", "spaces"},
     "program": {"errors", "policy"},
     "skills": {"errors", "program"},
     "execution": {"benchmark", "errors", "policy", "program", "spaces", "strict_json"},
@@ -58,8 +62,7 @@ def _imports(path: Path) -> set[str]:
 
 def _part(path: Path) -> str:
     relative = path.relative_to(SOURCE)
-    name = relative.parts[0] if len(relative.parts) > 1 else relative.stem
-    return name.removeprefix("_") if name.startswith("_") and name != "__init__" else name
+    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.name))

@@ -20,6 +20,7 @@ from evopolicygym.execution.pool import WorkerPool
 from evopolicygym.execution.wire import Encoder
 
 from .arena import (
+    CHANNEL,
     FAST_SECONDS,
     Arena,
     Case,
@@ -91,6 +92,23 @@ if child == 0:
     time.sleep(60)
     os._exit(0)
 """
+_THREAD = """
+import threading
+threading.Thread(target=lambda: [time.sleep(0.001) for _ in range(10**5)]).start()
+"""
+_BLOCKED = """
+import threading
+lock = threading.Lock()
+lock.acquire()
+threading.Thread(target=lock.acquire, daemon=False).start()
+"""
+_BLOCKED_RAISES = """
+import threading
+lock = threading.Lock()
+lock.acquire()
+threading.Thread(target=lock.acquire).start()
+1 / 0
+"""
 
 LEFT_BEHIND = [
     Case("exits-before-children", in_act(_SLEEPERS + "os._exit(7)"), CRASH, "exited with code 7"),
@@ -103,68 +121,140 @@ LEFT_BEHIND = [
     Case("keeps-hopper-elsewhere", in_act(_HOPPER.format(elsewhere=True)), None, repeats=1),
     Case("keeps-many", in_act(_BOMB), None),
     Case("keeps-stopped", in_act(_STOPPED), None),
-    Case("hangs-with-children", in_act(_SLEEPERS + "time.sleep(60)"), FailureCode.TIMEOUT, timeout=1.0, repeats=1),
+    Case(
+        "hangs-with-children",
+        in_act(_SLEEPERS + "time.sleep(60)"),
+        FailureCode.TIMEOUT,
+        timeout=1.0,
+        repeats=1,
+    ),
     Case("both-play-on", in_act("os.fork()"), PROTOCOL, "the policy process sent", step=None),
-    Case("child-plays-on", in_act("if os.fork():\n    os._exit(3)\ntime.sleep(1)", at=2), CRASH, "exited with code 3", step=2),
-    Case("thread-runs", in_act("import threading\nthreading.Thread(target=lambda: [time.sleep(0.001) for _ in range(10**5)]).start()"), None),
-    Case("thread-blocks", in_import("import threading\nlock = threading.Lock()\nlock.acquire()\nthreading.Thread(target=lock.acquire, daemon=False).start()"), None),
-    Case("thread-blocks-then-raises", in_act("import threading\nlock = threading.Lock()\nlock.acquire()\nthreading.Thread(target=lock.acquire).start()\n1 / 0"), RAISED, "ZeroDivisionError"),
+    Case(
+        "child-plays-on",
+        in_act("if os.fork():\n    os._exit(3)\ntime.sleep(1)", at=2),
+        CRASH,
+        "exited with code 3",
+        step=2,
+    ),
+    Case(
+        "thread-runs",
+        in_act(_THREAD),
+        None,
+    ),
+    Case(
+        "thread-blocks",
+        in_import(_BLOCKED),
+        None,
+    ),
+    Case(
+        "thread-blocks-then-raises",
+        in_act(_BLOCKED_RAISES),
+        RAISED,
+        "ZeroDivisionError",
+    ),
     Case("never-leaves", in_import("os._exit = lambda code: None"), None),
     Case("atexit-hangs", in_import("import atexit\natexit.register(time.sleep, 60)"), None),
 ]
 
-# The channel is whatever the policy finds open besides its three streams.
-_FRAMES = """
-import fcntl, struct
-def ends(*modes):
-    for fd in range(3, 64):
-        try:
-            if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE in modes:
-                yield fd
-        except OSError:
-            pass
-READ, WRITE = next(ends(os.O_RDONLY, os.O_RDWR)), next(ends(os.O_WRONLY, os.O_RDWR))
-def send(data):
-    view = memoryview(data)
-    while view:
-        view = view[os.write(WRITE, view):]
-def frame(kind, sequence, payload=b"", size=None):
-    header = struct.pack("<IBI", len(payload) if size is None else size, kind, sequence)
-    return header + payload
-"""
-
 # ---------------------------------------------------------------- descriptors and streams
 
 STREAMS = [
-    Case("closes-all-and-returns", in_act("os.closerange(0, 256)", at=2), CRASH, "exited with code 1", step=2),
-    Case("closes-all-and-stays", in_act("os.closerange(0, 256)\ntime.sleep(60)", at=2), PROTOCOL, "the policy closed its channel", step=2),
-    Case("closes-channel-and-stays", in_import("os.closerange(3, 64)\ntime.sleep(60)"), PROTOCOL, "the policy closed its channel"),
-    Case("channel-is-stdout", in_act("os.dup2(1, WRITE)\ntime.sleep(60)", head=_FRAMES), PROTOCOL, "the policy closed its channel"),
-    Case("closes-reading-end", in_act("os.close(READ)", at=2, head=_FRAMES), CRASH, "exited with code 1", step=3),
-    late("act-reads-channel", in_act("os.read(READ, 1)", head=_FRAMES)),
+    Case(
+        "closes-all-and-returns",
+        in_act("os.closerange(0, 256)", at=2),
+        CRASH,
+        "exited with code 1",
+        step=2,
+    ),
+    Case(
+        "closes-all-and-stays",
+        in_act("os.closerange(0, 256)\ntime.sleep(60)", at=2),
+        PROTOCOL,
+        "the policy closed its channel",
+        step=2,
+    ),
+    Case(
+        "closes-channel-and-stays",
+        in_import("os.closerange(3, 64)\ntime.sleep(60)"),
+        PROTOCOL,
+        "the policy closed its channel",
+    ),
+    Case(
+        "channel-is-stdout",
+        in_act("os.dup2(1, WRITE)\ntime.sleep(60)", head=CHANNEL),
+        PROTOCOL,
+        "the policy closed its channel",
+    ),
+    Case(
+        "closes-reading-end",
+        in_act("os.close(READ)", at=2, head=CHANNEL),
+        CRASH,
+        "exited with code 1",
+        step=3,
+    ),
+    late("act-reads-channel", in_act("os.read(READ, 1)", head=CHANNEL)),
     Case("closes-descriptor-1", in_act("os.close(1)\nprint('x')"), RAISED, "OSError: [Errno 9]"),
-    Case("closes-stdout", in_act("sys.stdout.close()\nprint('x')"), RAISED, "I/O operation on closed file"),
-    Case("closes-streams-silently", in_act("sys.stdout.close()\nsys.stderr.close()\nos.closerange(0, 3)"), None),
+    Case(
+        "closes-stdout",
+        in_act("sys.stdout.close()\nprint('x')"),
+        RAISED,
+        "I/O operation on closed file",
+    ),
+    Case(
+        "closes-streams-silently",
+        in_act("sys.stdout.close()\nsys.stderr.close()\nos.closerange(0, 3)"),
+        None,
+    ),
     Case("no-stdout", in_act("sys.stdout = None\nprint('x')"), None),
-    Case("other-stdout", in_act("import io\nsys.stdout = sys.stderr = io.StringIO()\nprint('x')"), None),
-    Case("stdout-is-an-object", in_act("sys.stdout = object()\nprint('x')"), RAISED, "AttributeError"),
-    Case("stdout-exits", in_act("class S:\n    def flush(self):\n        sys.exit()\nsys.stdout = S()"), None),
-    late("act-stdout-flush-hangs", in_act("class S:\n    def flush(self):\n        time.sleep(60)\nsys.stdout = S()\n1 / 0")),
-    Case("prints-then-crashes", in_act("print('last words')\nos.kill(os.getpid(), 9)"), CRASH, "SIGKILL", stdout="last words\n"),
-    Case("prints-without-newline", in_act("print('last words', end='')\n1 / 0"), RAISED, stdout="last words"),
+    Case(
+        "other-stdout",
+        in_act("import io\nsys.stdout = sys.stderr = io.StringIO()\nprint('x')"),
+        None,
+    ),
+    Case(
+        "stdout-is-an-object", in_act("sys.stdout = object()\nprint('x')"), RAISED, "AttributeError"
+    ),
+    Case(
+        "stdout-exits",
+        in_act("class S:\n    def flush(self):\n        sys.exit()\nsys.stdout = S()"),
+        None,
+    ),
+    late(
+        "act-stdout-flush-hangs",
+        in_act("class S:\n    def flush(self):\n        time.sleep(60)\nsys.stdout = S()\n1 / 0"),
+    ),
+    Case(
+        "prints-then-crashes",
+        in_act("print('last words')\nos.kill(os.getpid(), 9)"),
+        CRASH,
+        "SIGKILL",
+        stdout="last words\n",
+    ),
+    Case(
+        "prints-without-newline",
+        in_act("print('last words', end='')\n1 / 0"),
+        RAISED,
+        stdout="last words",
+    ),
     Case("prints-at-end", in_act("print('last words', end='')", at=19), None, stdout="last words"),
     Case("prints-surrogates", in_act("print('\\udc80')"), None, stdout="\\udc80"),
-    Case("child-prints", in_act("if os.fork() == 0:\n    os.write(1, b'from the child')\n    os._exit(0)\nos.wait()"), None, stdout="from the child"),
+    Case(
+        "child-prints",
+        in_act(
+            "if os.fork() == 0:\n    os.write(1, b'from the child')\n    os._exit(0)\nos.wait()"
+        ),
+        None,
+        stdout="from the child",
+    ),
 ]
 
 # ---------------------------------------------------------------- the wire
 
 
-
 def _sends(name: str, expression: str, text: str, *, code: FailureCode = PROTOCOL) -> Case:
     """A policy that sends bytes of its own in act number 1, then stays silent."""
     body = f"send({expression})\ntime.sleep(60)"
-    source = in_act(body, at=1, head=_FRAMES)
+    source = in_act(body, at=1, head=CHANNEL)
     return Case(f"sends-{name}", source, code, text, step=1)
 
 
@@ -218,7 +308,11 @@ WIRE = [
     _sends("huge-header", "frame(4, 2, size=2**32 - 1)", "a frame of 4294967304 bytes"),
     _sends("wrong-number", "frame(4, 7, b'\\1')", "answer number 7, expected 2"),
     _sends("old-number", "frame(4, 1, b'\\1')", "answer number 1, expected 2"),
-    _sends("early-answer", "frame(4, 2, b'\\1') + frame(4, 3, b'\\1')", "an answer that was not asked for"),
+    _sends(
+        "early-answer",
+        "frame(4, 2, b'\\1') + frame(4, 3, b'\\1')",
+        "an answer that was not asked for",
+    ),
     _sends("trailing-byte", "frame(4, 2, b'\\1') + b'\\0'", "an answer that was not asked for"),
     _sends("ready-again", "frame(2, 2)", "frame kind 2, expected ACTION"),
     _sends("unknown-kind", "frame(99, 2)", "frame kind 99, expected ACTION"),
@@ -249,7 +343,11 @@ WIRE = [
         "frame(5, 2, b'\\x83\\xa4code\\xa1x\\xa7message\\xa1x\\xa9traceback\\xa1x')",
         "a malformed failure report",
     ),
-    _sends("failure-array", f"frame(5, 2, {Encoder().encode(np.ones(3))!r})", "a malformed failure report"),
+    _sends(
+        "failure-array",
+        f"frame(5, 2, {Encoder().encode(np.ones(3))!r})",
+        "a malformed failure report",
+    ),
     _sends(
         "failure-in-own-words",
         "frame(5, 2, b'\\x83\\xa4code\\xa9exception\\xa7message\\xa5words\\xa9traceback\\xa4more')",
@@ -263,13 +361,47 @@ WIRE = [
         "xxx",
         code=RAISED,
     ),
-    Case("answers-before-asked", in_import(f"{_FRAMES}\nsend(frame(4, 1, b'\\1'))\ntime.sleep(60)"), PROTOCOL, "answer number 1, expected 0"),
-    Case("ready-before-import-ends", in_import(f"{_FRAMES}\nsend(frame(2, 0))"), PROTOCOL, "the policy process sent", step=0),
-    Case("acts-before-ready", in_init(f"{_FRAMES}\nsend(frame(4, 0, b'\\1'))\ntime.sleep(60)"), PROTOCOL, "frame kind 4, expected READY"),
-    Case("cut-frame-then-exit", in_act("send(frame(4, 1, b'x', size=9))\nos._exit(4)", head=_FRAMES), CRASH, "exited with code 4"),
-    Case("cut-header-then-exit", in_act("send(frame(4, 1)[:5])\nos._exit(4)", head=_FRAMES), CRASH, "exited with code 4"),
-    Case("cut-frame-then-close", in_act("send(frame(4, 1, b'x', size=9))\nos.close(WRITE)\ntime.sleep(60)", head=_FRAMES), PROTOCOL, "the policy closed its channel"),
-    late("act-cut-frame-then-silence", in_act("send(frame(4, 1, b'x', size=9))\ntime.sleep(60)", head=_FRAMES)),
+    Case(
+        "answers-before-asked",
+        in_import(f"{CHANNEL}\nsend(frame(4, 1, b'\\1'))\ntime.sleep(60)"),
+        PROTOCOL,
+        "answer number 1, expected 0",
+    ),
+    Case(
+        "ready-before-import-ends",
+        in_import(f"{CHANNEL}\nsend(frame(2, 0))"),
+        PROTOCOL,
+        "the policy process sent",
+        step=0,
+    ),
+    Case(
+        "acts-before-ready",
+        in_init(f"{CHANNEL}\nsend(frame(4, 0, b'\\1'))\ntime.sleep(60)"),
+        PROTOCOL,
+        "frame kind 4, expected READY",
+    ),
+    Case(
+        "cut-frame-then-exit",
+        in_act("send(frame(4, 1, b'x', size=9))\nos._exit(4)", head=CHANNEL),
+        CRASH,
+        "exited with code 4",
+    ),
+    Case(
+        "cut-header-then-exit",
+        in_act("send(frame(4, 1)[:5])\nos._exit(4)", head=CHANNEL),
+        CRASH,
+        "exited with code 4",
+    ),
+    Case(
+        "cut-frame-then-close",
+        in_act("send(frame(4, 1, b'x', size=9))\nos.close(WRITE)\ntime.sleep(60)", head=CHANNEL),
+        PROTOCOL,
+        "the policy closed its channel",
+    ),
+    late(
+        "act-cut-frame-then-silence",
+        in_act("send(frame(4, 1, b'x', size=9))\ntime.sleep(60)", head=CHANNEL),
+    ),
 ]
 
 # ---------------------------------------------------------------- files, limits, the interpreter
@@ -279,29 +411,132 @@ with open("big", "wb") as file:
     for _ in range(1024):
         file.write(bytes(1 << 20))
 """
+_THREADS = """
+import threading
+for _ in range(10_000):
+    threading.Thread(target=time.sleep, args=(60,)).start()
+"""
+_DEEP = """
+sys.setrecursionlimit(10**9)
+x = []
+for _ in range(10**6):
+    x = [x]
+repr(x)
+"""
+_MODULES = """
+sys.modules['random'] = sys.modules['socket'] = sys.modules['msgspec'] = None
+sys.modules['intruder'] = sys
+"""
+_BUILTINS = """
+import builtins
+builtins.isinstance = builtins.len = builtins.type = lambda *a: 1 / 0
+"""
+_SIGNALS = """
+import signal
+for n in (2, 10, 14, 15):
+    signal.signal(n, lambda *a: None)
+signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+"""
+_BLOCK_SIGNALS = """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+time.sleep(60)
+"""
+_LIMITS = """
+import resource
+for n in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE):
+    resource.setrlimit(n, (0, 0))
+"""
+_NUMPY = """
+np.random.randint = np.asarray = np.frombuffer = lambda *a, **k: 7
+np.intruder = 1
+np.random.seed(1)
+"""
 OTHER = [
     Case("changes-directory", in_act("os.chdir('/')"), None),
     Case("deletes-scratch", in_act("import shutil\nshutil.rmtree(os.getcwd())"), None),
-    Case("locks-scratch", in_act("open('kept', 'w').close()\nos.mkdir('sub', 0)\nos.chmod('.', 0)"), None),
-    Case("fills-scratch", in_act("for i in range(300):\n    os.makedirs(f'd{i}/e/f')\n    open(f'd{i}/x', 'w').close()"), None),
+    Case(
+        "locks-scratch",
+        in_act("open('kept', 'w').close()\nos.mkdir('sub', 0)\nos.chmod('.', 0)"),
+        None,
+    ),
+    Case(
+        "fills-scratch",
+        in_act(
+            "for i in range(300):\n    os.makedirs(f'd{i}/e/f')\n    open(f'd{i}/x', 'w').close()"
+        ),
+        None,
+    ),
     Case("writes-a-gibibyte", in_act(_BIG_FILE), RAISED, "OSError: [Errno 27] File too large"),
-    Case("opens-10000-files", in_act("files = [open(os.devnull) for _ in range(10_000)]"), RAISED, "OSError: [Errno 24] Too many open files"),
-    Case("starts-10000-threads", in_act("import threading\nfor _ in range(10_000):\n    threading.Thread(target=time.sleep, args=(60,)).start()"), RAISED, "can't start new thread"),
-    Case("overflows-the-stack", in_act("sys.setrecursionlimit(10**9)\nx = []\nfor _ in range(10**6):\n    x = [x]\nrepr(x)"), CRASH, "SIGSEGV"),
+    Case(
+        "opens-10000-files",
+        in_act("files = [open(os.devnull) for _ in range(10_000)]"),
+        RAISED,
+        "OSError: [Errno 24] Too many open files",
+    ),
+    Case(
+        "starts-10000-threads",
+        in_act(_THREADS),
+        RAISED,
+        "can't start new thread",
+    ),
+    Case(
+        "overflows-the-stack",
+        in_act(_DEEP),
+        CRASH,
+        "SIGSEGV",
+    ),
     Case("empties-sys-modules", in_import("sys.modules.clear()"), None),
-    Case("replaces-modules", in_import("sys.modules['random'] = sys.modules['socket'] = sys.modules['msgspec'] = None\nsys.modules['intruder'] = sys"), None),
-    Case("replaces-numpy", in_import("np.random.randint = np.asarray = np.ndarray.tobytes if False else (lambda *a, **k: 7)\nnp.intruder = 1\nnp.random.seed(1)"), None),
-    Case("replaces-builtins", in_import("import builtins\nbuiltins.isinstance = builtins.len = builtins.type = lambda *a: 1 / 0"), CRASH, "exited with code 1"),
-    Case("replaces-traceback", in_act("import traceback\ntraceback.format_exception = lambda *a: 1 / 0\n1 / 0"), RAISED, "ZeroDivisionError"),
+    Case(
+        "replaces-modules",
+        in_import(_MODULES),
+        None,
+    ),
+    Case(
+        "replaces-numpy",
+        in_import(_NUMPY),
+        None,
+    ),
+    Case(
+        "replaces-builtins",
+        in_import(_BUILTINS),
+        CRASH,
+        "exited with code 1",
+    ),
+    Case(
+        "replaces-traceback",
+        in_act("import traceback\ntraceback.format_exception = lambda *a: 1 / 0\n1 / 0"),
+        RAISED,
+        "ZeroDivisionError",
+    ),
     Case("traces", in_act("sys.settrace(lambda *a: None)\nsys.setprofile(lambda *a: None)"), None),
     Case("stops-collecting", in_import("import gc\ngc.disable()\ngc.set_threshold(0)"), None),
-    Case("handles-signals", in_import("import signal\nfor n in (2, 10, 14, 15):\n    signal.signal(n, lambda *a: None)\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))"), None),
+    Case(
+        "handles-signals",
+        in_import(_SIGNALS),
+        None,
+    ),
     late("act-stops-itself", in_act("import signal\nos.kill(os.getpid(), signal.SIGSTOP)")),
     late("import-stops-itself", in_import("import signal\nos.kill(os.getpid(), signal.SIGSTOP)")),
-    late("act-ignores-signals", in_act("import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\ntime.sleep(60)")),
-    Case("lowers-its-limits", in_act("import resource\nfor n in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE):\n    resource.setrlimit(n, (0, 0))"), None),
-    Case("yields-its-core", in_act("os.sched_setaffinity(0, range(os.cpu_count()))\nos.nice(19)"), None),
-    Case("renames-itself", in_act("import ctypes\nctypes.CDLL(None).prctl(15, b'x) R 1 1', 0, 0, 0)"), None),
+    late(
+        "act-ignores-signals",
+        in_act(_BLOCK_SIGNALS),
+    ),
+    Case(
+        "lowers-its-limits",
+        in_act(_LIMITS),
+        None,
+    ),
+    Case(
+        "yields-its-core",
+        in_act("os.sched_setaffinity(0, range(os.cpu_count()))\nos.nice(19)"),
+        None,
+    ),
+    Case(
+        "renames-itself",
+        in_act("import ctypes\nctypes.CDLL(None).prctl(15, b'x) R 1 1', 0, 0, 0)"),
+        None,
+    ),
 ]
 
 
@@ -312,7 +547,9 @@ def test_hostile(arena: Arena, case: Case) -> None:
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-@pytest.mark.parametrize("piece", ["b'x' * 1023 + b'\\n'", "b'\\xff' * 1024"], ids=["text", "binary"])
+@pytest.mark.parametrize(
+    "piece", ["b'x' * 1023 + b'\\n'", "b'\\xff' * 1024"], ids=["text", "binary"]
+)
 @pytest.mark.timeout(60)
 def test_100_mebibytes_of_output_are_capped(arena: Arena, stream: str, piece: str) -> None:
     number = {"stdout": 1, "stderr": 2}[stream]
@@ -341,7 +578,7 @@ def test_a_frame_in_small_pieces_does_not_stop_the_clock(arena: Arena) -> None:
         time.sleep(0.1)
     """
     began = time.monotonic()
-    outcome = arena.play(program(in_act(body, head=_FRAMES)), timeout=1.0)[0]
+    outcome = arena.play(program(in_act(body, head=CHANNEL)), timeout=1.0)[0]
     seconds = time.monotonic() - began
     assert outcome.failure is not None
     assert outcome.failure.code == FailureCode.TIMEOUT
@@ -371,7 +608,7 @@ def test_bytes_taken_back_do_not_stop_the_clock(directory: Path) -> None:
 
     def play() -> None:
         with contextlib.suppress(ExecutionError):
-            made = program(in_act(_THIEF, head=_FRAMES))
+            made = program(in_act(_THIEF, head=CHANNEL))
             outcomes.extend(own.play(made, timeout=1.0, repeats=6))
 
     with WorkerPool(execution(), jobs=2, directory=directory) as pool:
@@ -404,7 +641,7 @@ def test_nesting_up_to_the_recursion_limit_is_the_policys_problem(arena: Arena, 
         }[kind]
         number = 4 if kind == "action" else 5
         body = f"send(frame({number}, 1, {payload!r}))\nos._exit(0)"
-        outcome = arena.play(program(in_act(body, head=_FRAMES)))[0]
+        outcome = arena.play(program(in_act(body, head=CHANNEL)))[0]
         if outcome.fault is not None:
             faults[depth] = outcome.fault
         else:

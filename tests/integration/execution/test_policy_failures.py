@@ -10,7 +10,17 @@ from evopolicygym.benchmark import FailureCode
 from evopolicygym.envs import load
 from evopolicygym.evaluation import EvaluationConfig, evaluate
 
-from .arena import Arena, Case, assert_public, execution, in_act, in_import, in_init, program
+from .arena import (
+    CHANNEL,
+    Arena,
+    Case,
+    assert_public,
+    execution,
+    in_act,
+    in_import,
+    in_init,
+    program,
+)
 from .arena import timeout_case as late
 
 IMPORT, INIT = FailureCode.IMPORT_ERROR, FailureCode.INIT_ERROR
@@ -26,6 +36,14 @@ class Silent(Exception):
         raise ValueError("no text")
 
 raise Silent
+"""
+
+_LOCK = """
+import threading
+threading.Lock().__enter__()
+x = threading.Lock()
+x.acquire()
+x.acquire()
 """
 
 
@@ -48,9 +66,20 @@ LATE = [
     late("act-pow", in_act("pow(7, 10**9)")),
     late("act-regular-expression", in_act(_BACKTRACK)),
     late("act-numpy", in_act("a = np.ones((2000, 2000))\nwhile True: a @ a")),
-    late("act-lock", in_act("import threading\nthreading.Lock().__enter__()\nx = threading.Lock()\nx.acquire()\nx.acquire()")),
-    late("act-swallows-all", in_act("while True:\n    try:\n        time.sleep(1)\n    except BaseException:\n        pass")),
-    late("act-message-never-ends", in_act("class E(Exception):\n    def __str__(self):\n        while True: pass\nraise E")),
+    late(
+        "act-lock",
+        in_act(_LOCK),
+    ),
+    late(
+        "act-swallows-all",
+        in_act(
+            "while True:\n    try:\n        time.sleep(1)\n    except BaseException:\n        pass"
+        ),
+    ),
+    late(
+        "act-message-never-ends",
+        in_act("class E(Exception):\n    def __str__(self):\n        while True: pass\nraise E"),
+    ),
 ]
 
 MEMORY_CASES = [
@@ -65,9 +94,24 @@ STARTING = [
     Case("syntax", "def make_policy(context:\n    pass\n", IMPORT, "policy.py: SyntaxError"),
     Case("null-byte", "def make_policy(context): pass\n\0", IMPORT, "policy.py: "),
     Case("not-utf-8", "# coding: ascii\nmake_policy = 'é'\n", IMPORT, "policy.py: SyntaxError"),
-    Case("missing-module", in_import("import no_such_module"), IMPORT, "No module named 'no_such_module'"),
-    Case("missing-name", in_import("from numpy import no_such_name"), IMPORT, "ImportError: cannot import name 'no_such_name'"),
-    Case("missing-name-of-ours", in_import("from evopolicygym.policy import no_such"), IMPORT, "no_such"),
+    Case(
+        "missing-module",
+        in_import("import no_such_module"),
+        IMPORT,
+        "No module named 'no_such_module'",
+    ),
+    Case(
+        "missing-name",
+        in_import("from numpy import no_such_name"),
+        IMPORT,
+        "ImportError: cannot import name 'no_such_name'",
+    ),
+    Case(
+        "missing-name-of-ours",
+        in_import("from evopolicygym.policy import no_such"),
+        IMPORT,
+        "no_such",
+    ),
     Case(
         "broken-helper",
         "from helper import make_policy\n",
@@ -89,7 +133,9 @@ STARTING = [
         INIT,
         "RuntimeError: lazy",
     ),
-    Case("make-policy-without-parameter", "def make_policy(): ...\n", INIT, "make_policy: TypeError"),
+    Case(
+        "make-policy-without-parameter", "def make_policy(): ...\n", INIT, "make_policy: TypeError"
+    ),
     Case("returns-none", "def make_policy(context): ...\n", INIT, "make_policy returned NoneType"),
     Case("returns-object", "def make_policy(context): return object()\n", INIT, "no method act"),
     Case(
@@ -121,21 +167,37 @@ RAISING = [
         ("two-lines", "raise ValueError('one\\ntwo')", "ValueError: one"),
         ("surrogate", "raise ValueError(os.fsdecode(b'caf\\xe9'))", "ValueError: caf"),
         ("long-text", "raise ValueError('x' * 10**7)", "ValueError: xxx"),
-        ("long-cause", "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('y') from e", "ValueError: y"),
+        (
+            "long-cause",
+            "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('y') from e",
+            "ValueError: y",
+        ),
         ("stdin", "input()", "EOFError"),
-        ("thread-limit", "raise RuntimeError(\"can't start new thread\")", "RuntimeError"),
+        ("thread-limit", 'raise RuntimeError("can\'t start new thread")', "RuntimeError"),
     )
     for case in _stages(name, body, RAISED, text)
 ] + [
-    Case("act-without-parameter", "class P:\n    def act(self): ...\ndef make_policy(c): return P()\n", RAISED, "act: TypeError"),
-    Case("act-with-two-parameters", "class P:\n    def act(self, a, b): ...\ndef make_policy(c): return P()\n", RAISED, "act: TypeError"),
+    Case(
+        "act-without-parameter",
+        "class P:\n    def act(self): ...\ndef make_policy(c): return P()\n",
+        RAISED,
+        "act: TypeError",
+    ),
+    Case(
+        "act-with-two-parameters",
+        "class P:\n    def act(self, a, b): ...\ndef make_policy(c): return P()\n",
+        RAISED,
+        "act: TypeError",
+    ),
     Case("act-stop-iteration", in_act("next(iter(()))"), RAISED, "act: StopIteration"),
     Case("act-last-step", in_act("1 / 0", at=19), RAISED, "act: ZeroDivisionError", step=19),
 ]
 
 
 def _returns(name: str, expression: str, text: str, benchmark: str = "toy") -> Case:
-    source = in_act(f"return {expression}", at=1, action="[0.0]" if "pendulum" in benchmark else "1")
+    source = in_act(
+        f"return {expression}", at=1, action="[0.0]" if "pendulum" in benchmark else "1"
+    )
     return Case(f"returns-{name}", source, INVALID, text, step=1, benchmark=benchmark)
 
 
@@ -158,7 +220,11 @@ INVALID_CASES = [
     _returns("dict-of-int", "{1: 1}", "a Dict action has str keys"),
     _returns("list", "[1]", "needs one integer, got [1] (list)"),
     _returns("nested", "eval('[' * 90 + ']' * 90)", "nested more than 32 levels"),
-    _returns("deeply-nested", "__import__('functools').reduce(lambda x, _: [x], range(1000), 1)", "nested more than 32 levels"),
+    _returns(
+        "deeply-nested",
+        "__import__('functools').reduce(lambda x, _: [x], range(1000), 1)",
+        "nested more than 32 levels",
+    ),
     _returns("endless-list", "(lambda x: x.append(x) or x)([])", "nested more than 32 levels"),
     _returns("array-of-one", "np.array([1])", "an array of shape (1,)"),
     _returns("empty-array", "np.array([])", "an array of shape (0,)"),
@@ -169,14 +235,27 @@ INVALID_CASES = [
     _returns("generator", "(x for x in [1])", _UNSENDABLE),
     _returns("decimal", "__import__('decimal').Decimal(1)", _UNSENDABLE),
     _returns("array-raises", "type('X', (), {'__array__': lambda s: 1 / 0})()", _UNSENDABLE),
-    _returns("int-raises", "type('X', (int,), {'__int__': lambda s: 1 / 0})(1)", "the action can't be sent"),
-    _returns("str-exits", "type('X', (str,), {'__str__': lambda s: sys.exit()})('1')", "the action can't be sent"),
+    _returns(
+        "int-raises",
+        "type('X', (int,), {'__int__': lambda s: 1 / 0})(1)",
+        "the action can't be sent",
+    ),
+    _returns(
+        "str-exits",
+        "type('X', (str,), {'__str__': lambda s: sys.exit()})('1')",
+        "the action can't be sent",
+    ),
     _returns("surrogate", "'\\udc80'", "the action can't be sent"),
     _returns("observation", "observation", "an array of shape (2,)"),
     _returns("very-large", "np.zeros(9 << 20)", "the action has 75497"),
     _returns("box-nan", "[float('nan')]", "needs finite numbers, got nan", "gym/pendulum"),
     _returns("box-inf", "[-np.inf]", "needs finite numbers, got -inf", "gym/pendulum"),
-    _returns("box-out-of-bounds", "[2.1]", "needs values in [-2.0, 2.0], got 2.1 at index [0]", "gym/pendulum"),
+    _returns(
+        "box-out-of-bounds",
+        "[2.1]",
+        "needs values in [-2.0, 2.0], got 2.1 at index [0]",
+        "gym/pendulum",
+    ),
     _returns("box-scalar", "0.5", "needs shape (1,), got shape ()", "gym/pendulum"),
     _returns("box-0-d", "np.array(0.5)", "needs shape (1,), got shape ()", "gym/pendulum"),
     _returns("box-wrong-shape", "[[0.5]]", "needs shape (1,), got shape (1, 1)", "gym/pendulum"),
@@ -199,8 +278,16 @@ CRASHES = [
         ("kill", "os.kill(os.getpid(), 9)", "SIGKILL"),
         ("terminate", "os.kill(os.getpid(), 15)", "SIGTERM"),
         ("segmentation-fault", "import ctypes\nctypes.string_at(0)", "SIGSEGV"),
-        ("alarm", "import signal\nsignal.setitimer(signal.ITIMER_REAL, 0.01)\ntime.sleep(9)", "SIGALRM"),
-        ("thread-exits", "import threading\nthreading.Timer(0.01, os._exit, [5]).start()\ntime.sleep(9)", "exited with code 5"),
+        (
+            "alarm",
+            "import signal\nsignal.setitimer(signal.ITIMER_REAL, 0.01)\ntime.sleep(9)",
+            "SIGALRM",
+        ),
+        (
+            "thread-exits",
+            "import threading\nthreading.Timer(0.01, os._exit, [5]).start()\ntime.sleep(9)",
+            "exited with code 5",
+        ),
         ("execute", "os.execv('/bin/false', ['false'])", "exited with code 1"),
     )
     for case in _stages(name, f"print('before ' + 'the end')\n{body}", CRASH, text)
@@ -215,7 +302,7 @@ TABLE = [
     *CRASHES,
     Case(
         "act-answers-twice",
-        in_act("import struct\nfor fd in (3, 4):\n    try:\n        os.write(fd, struct.pack('<IBI', 1, 4, 1) + b'\\1')\n    except OSError:\n        pass"),
+        in_act("send(frame(4, 1, b'\\1'))", head=CHANNEL),
         FailureCode.PROTOCOL_ERROR,
         "the policy process sent",
         step=None,
@@ -303,7 +390,13 @@ def test_a_traceback_shows_the_policys_own_lines_only(arena: Arena) -> None:
 
 @pytest.mark.parametrize(
     "misdeed",
-    ["1 / 0", "os._exit(2)", "raise MemoryError", "os.kill(os.getpid(), 11)", "sys.modules.clear()"],
+    [
+        "1 / 0",
+        "os._exit(2)",
+        "raise MemoryError",
+        "os.kill(os.getpid(), 11)",
+        "sys.modules.clear()",
+    ],
 )
 def test_episodes_of_one_evaluation_do_not_disturb_each_other(misdeed: str) -> None:
     source = f"""
@@ -343,4 +436,3 @@ def make_policy(context):
             assert one == other
     for outcome in mixed.outcomes:
         assert_public(outcome)
-

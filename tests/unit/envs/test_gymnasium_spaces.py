@@ -28,6 +28,7 @@ SPACES: dict[str, gs.Space[Any]] = {
     "Box float16": gs.Box(-1, 1, (2,), np.float16),
     "Box without dimensions": gs.Box(0, 1, ()),
     "Box without items": gs.Box(0, 1, (0,)),
+    "Box without rows": gs.Box(0, 1, (0, 3)),
     "Box unbounded": gs.Box(-np.inf, np.inf, (4,)),
     "Box half-bounded": gs.Box(np.array([0, -np.inf]), np.array([np.inf, 0]), dtype=np.float64),
     "Box with a bound an item": gs.Box(np.array([0, 5], "f4"), np.array([0.1, 6], "f4")),
