@@ -164,10 +164,6 @@ def test_samples_are_not_changed_on_the_way(name: str) -> None:
             gs.Box(0, 255, (2, 2, 3), np.uint8),
             {"type": "Box", "dtype": "uint8", "shape": [2, 2, 3], "low": 0, "high": 255},
         ),
-        (
-            gs.Box(0, 1, (0,)),
-            {"type": "Box", "dtype": "float32", "shape": [0], "low": [], "high": []},
-        ),
         (gs.Discrete(3, start=-1), {"type": "Discrete", "n": 3, "start": -1}),
         (
             gs.MultiDiscrete([[2, 3]], start=[[0, 5]]),
