@@ -177,6 +177,8 @@ def read_tree(path: str | os.PathLike[str], limits: ProgramLimits) -> dict[str, 
             limit. The message names the path.
     """
     root = os.fspath(path)
+    while root.endswith(("/", "/.")) and root.strip("/."):
+        root = root[:-1]  # "link/" and "link/." would be followed
     try:
         directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -208,6 +210,9 @@ def read_tree(path: str | os.PathLike[str], limits: ProgramLimits) -> dict[str, 
                 if clash != prefix:
                     raise ProgramError(f"{prefix} and {clash} differ only by case: rename one")
             files[name] = content
+    except OSError as error:
+        what = os.fsdecode(error.filename or "a file")
+        raise ProgramError(f"{what} can't be read: {error.strerror}; submit again") from None
     finally:
         os.close(directory)
     for inode, names in links.items():

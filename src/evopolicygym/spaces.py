@@ -17,6 +17,8 @@ Discrete is `int`, Text is `str`, Dict is `dict`, Tuple and Sequence are `tuple`
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -28,7 +30,9 @@ __all__ = [
     "InvalidActionError",
     "ObservationError",
     "Space",
+    "action_copier",
     "action_reader",
+    "array_layout",
     "describe",
     "observation_reader",
     "observation_writer",
@@ -77,13 +81,22 @@ def validate_space(space: Space, path: str = "$") -> None:
     Raises:
         ValueError: Naming the path and what is wrong there.
     """
+    try:
+        _validate(space, path)
+    except (TypeError, AttributeError, KeyError, OverflowError) as error:
+        raise ValueError(f"{path} is malformed: {type(error).__name__}: {error}") from None
+
+
+def _validate(space: Space, path: str) -> None:
     kind = space.get("type") if isinstance(space, Mapping) else None
-    fields = _FIELDS.get(kind or "")
+    fields = _FIELDS.get(kind) if isinstance(kind, str) else None
     if fields is None:
         raise ValueError(f"{path}.type is {kind!r}; known types are {', '.join(sorted(_FIELDS))}")
     missing = [name for name in fields if name not in space]
     if missing:
         raise ValueError(f"{path} ({kind}) lacks {', '.join(missing)}")
+    if kind in ("Box", "MultiBinary") and any(type(n) is not int or n < 0 for n in space["shape"]):
+        raise ValueError(f"{path}.shape is {space['shape']!r}, expected integers >= 0")
     if kind == "Box":
         _validate_box(space, path)
     elif kind in ("Discrete", "MultiDiscrete"):
@@ -92,17 +105,23 @@ def validate_space(space: Space, path: str = "$") -> None:
         if counts.dtype.kind not in "iu" or not counts.size or counts.min() < 1:
             raise ValueError(f"{path}.{name} is {space[name]!r}, expected integers >= 1")
     elif kind == "Dict":
+        if not isinstance(space["spaces"], Mapping):
+            raise ValueError(f"{path}.spaces is no mapping of names to spaces")
         for key, child in space["spaces"].items():
             validate_space(child, f"{path}.spaces.{key}")
     elif kind in ("Tuple", "OneOf"):
+        if not isinstance(space["spaces"], list | tuple):
+            raise ValueError(f"{path}.spaces is no list of spaces")
         for index, child in enumerate(space["spaces"]):
             validate_space(child, f"{path}.spaces[{index}]")
     elif kind == "Sequence":
         validate_space(space["space"], f"{path}.space")
     elif kind == "Graph":
-        validate_space(space["node_space"], f"{path}.node_space")
-        if space["edge_space"] is not None:
-            validate_space(space["edge_space"], f"{path}.edge_space")
+        for name in ("node_space", "edge_space"):
+            if name == "node_space" or space[name] is not None:
+                validate_space(space[name], f"{path}.{name}")
+                if space[name]["type"] not in ("Box", "Discrete"):
+                    raise ValueError(f"{path}.{name} must be a Box or Discrete")
 
 
 def _validate_box(space: Space, path: str) -> None:
@@ -113,9 +132,12 @@ def _validate_box(space: Space, path: str) -> None:
         known = False
     if not known:
         raise ValueError(f"{path}.dtype is {space['dtype']!r}, expected a real numpy dtype")
-    low, high = (np.asarray(space[side], dtype=np.float64) for side in ("low", "high"))
+    try:
+        low, high = (np.asarray(space[side], dtype=np.float64) for side in ("low", "high"))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: low and high must be numbers: {error}") from None
     for side, bound in (("low", low), ("high", high)):
-        if bound.shape not in ((), shape):
+        if bound.shape not in ((), shape) and math.prod(shape):
             raise ValueError(f"{path}.{side} has shape {bound.shape}, expected () or {shape}")
     if not (low <= high).all():
         raise ValueError(f"{path}.low is above {path}.high, or one of them is NaN")
@@ -141,13 +163,9 @@ def space_nbytes(space: Space) -> int:
     Sequence and Graph count as 0: their size is not known in advance.
     """
     kind = space["type"]
-    if kind == "Box":
-        count = int(np.prod(space["shape"], dtype=np.int64))
-        return count * np.dtype(space["dtype"]).itemsize
-    if kind == "MultiDiscrete":
-        return 8 * int(np.size(space["nvec"]))
-    if kind == "MultiBinary":
-        return int(np.prod(space["shape"], dtype=np.int64))
+    if kind in ("Box", "MultiDiscrete", "MultiBinary"):
+        dtype, shape = array_layout(space)
+        return dtype.itemsize * math.prod(shape)
     if kind == "Dict":
         return sum(space_nbytes(child) for child in space["spaces"].values())
     if kind == "Tuple":
@@ -155,6 +173,15 @@ def space_nbytes(space: Space) -> int:
     if kind == "OneOf":
         return max(space_nbytes(child) for child in space["spaces"])
     return 0
+
+
+def array_layout(space: Space) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Return dtype and shape of the arrays of a Box, MultiDiscrete or MultiBinary."""
+    if space["type"] == "Box":
+        return np.dtype(space["dtype"]), tuple(int(n) for n in space["shape"])
+    if space["type"] == "MultiDiscrete":
+        return np.dtype(np.int64), np.shape(space["nvec"])
+    return np.dtype(np.int8), tuple(int(n) for n in space["shape"])
 
 
 # ---------------------------------------------------------------------------- actions
@@ -174,7 +201,10 @@ def action_reader(space: Space) -> Convert:
 def _shown(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape} and dtype {value.dtype}"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # thousands of digits, thousands of levels
+        text = "a value that can't be printed"
     return f"{text[:80]}{'…' if len(text) > 80 else ''} ({type(value).__name__})"
 
 
@@ -204,17 +234,34 @@ def _check_shape(
 
 
 def _box_action(space: Space) -> Convert:
-    dtype = np.dtype(space["dtype"])
-    shape = tuple(int(n) for n in space["shape"])
-    bounds_dtype = dtype if dtype.kind == "f" else np.dtype(np.float64)
-    low = np.broadcast_to(np.asarray(space["low"], dtype=bounds_dtype), shape)
-    high = np.broadcast_to(np.asarray(space["high"], dtype=bounds_dtype), shape)
-    integer = dtype.kind in "biu"
+    dtype, shape = array_layout(space)
+    return (
+        _integer_box(space, dtype, shape)
+        if dtype.kind in "biu"
+        else _float_box(space, dtype, shape)
+    )
+
+
+def _float_box(space: Space, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Convert:
+    with np.errstate(over="ignore"):
+        low = np.broadcast_to(np.asarray(space["low"], dtype=dtype), shape)
+        high = np.broadcast_to(np.asarray(space["high"], dtype=dtype), shape)
     bounded = bool(np.isfinite(low).all() and np.isfinite(high).all())
+
+    def read(value: Any) -> Any:
+        array = _numeric_array(value, space)
+        _check_shape(array, shape, space)
+        with np.errstate(over="ignore"):
+            cast = array.astype(dtype)
+        # NaN fails both comparisons; infinities pass an unbounded side and need the second test.
+        if not ((cast >= low) & (cast <= high)).all() or not (bounded or np.isfinite(cast).all()):
+            _explain_box(array, cast, low, high, space)
+        return cast
+
     # For a handful of numbers with common finite bounds, Python's comparisons are the fastest.
-    few = bounded and not integer and len(shape) == 1 and 0 < shape[0] <= 32
-    few = few and bool((low == low[0]).all() and (high == high[0]).all())
-    lowest, highest = (float(low[0]), float(high[0])) if few else (0.0, 0.0)
+    if not bounded or len(shape) != 1 or not 0 < shape[0] <= 32 or np.ptp(low) or np.ptp(high):
+        return read
+    lowest, highest = float(low[0]), float(high[0])
 
     def read_few(value: Any) -> Any:
         if type(value) is np.ndarray and value.dtype == dtype and value.shape == shape:
@@ -224,42 +271,56 @@ def _box_action(space: Space) -> Convert:
                 return value.copy()
         return read(value)
 
-    def read(value: Any) -> Any:
-        array = value if type(value) is np.ndarray else _numeric_array(value, space)
-        if array.dtype.kind not in _NUMERIC:
-            array = _numeric_array(array, space)
-        if array.shape != shape:
-            _check_shape(array, shape, space)
-        if integer:
-            if array.size and array.dtype.kind == "f":
-                raise InvalidActionError(f"{describe(space)} needs integers, got {array.dtype}")
-            cast = array
-        elif array.dtype == dtype:
-            cast = array
-        else:
-            with np.errstate(over="ignore"):
-                cast = array.astype(dtype)
-        # NaN fails both comparisons; infinities pass an unbounded side and need the second test.
-        if not ((cast >= low) & (cast <= high)).all() or not (bounded or np.isfinite(cast).all()):
-            _explain_box(array, cast, low, high, space)
-        return cast.astype(dtype)
+    return read_few
 
-    return read_few if few else read
+
+def _integer_box(space: Space, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Convert:
+    least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    low = np.broadcast_to(_integer_bound(space["low"], dtype, least, most), shape)
+    high = np.broadcast_to(_integer_bound(space["high"], dtype, least, most), shape)
+
+    def read(value: Any) -> Any:
+        array = _numeric_array(value, space)
+        _check_shape(array, shape, space)
+        if not array.size:
+            return array.astype(dtype)
+        if array.dtype.kind == "f":
+            raise InvalidActionError(f"{describe(space)} needs integers, got {array.dtype}")
+        # Extremes as Python integers: numpy compares int64 with uint64 as floats.
+        fits = least <= int(array.min()) and int(array.max()) <= most
+        cast = array.astype(dtype)
+        if not fits or not ((cast >= low) & (cast <= high)).all():
+            _explain_box(
+                array, array.astype(object), low.astype(object), high.astype(object), space
+            )
+        return cast
+
+    return read
+
+
+def _integer_bound(bound: Any, dtype: np.dtype[Any], least: int, most: int) -> Any:
+    """Return a bound in the dtype itself; an infinite one is the dtype's own."""
+    items = np.asarray(bound, dtype=object)
+    exact = [
+        (most if item > 0 else least) if abs(item) == np.inf else min(max(int(item), least), most)
+        for item in items.ravel().tolist()
+    ]
+    return np.array(exact, dtype=dtype).reshape(items.shape)
 
 
 def _explain_box(array: Any, cast: Any, low: Any, high: Any, space: Space) -> None:
-    flat = cast.reshape(-1).astype(np.float64)
-    finite = np.isfinite(flat)
-    bad = ~(finite & (flat >= low.reshape(-1)) & (flat <= high.reshape(-1)))
-    first = int(np.flatnonzero(bad)[0])
-    value = array.reshape(-1)[first]
-    where = list(map(int, np.unravel_index(first, cast.shape))) if cast.shape else []
-    at = f" at index {where}" if where else ""
-    if not finite[first]:
+    """Raise for the first item that is not finite or out of bounds."""
+    inside = (cast >= low) & (cast <= high)
+    if cast.dtype.kind == "f":
+        inside &= np.isfinite(cast)
+    first = int(np.flatnonzero(~inside)[0])
+    value = array.ravel()[first]
+    at = f" at index {[int(i) for i in np.unravel_index(first, cast.shape)]}" if cast.shape else ""
+    if cast.dtype.kind == "f" and not np.isfinite(cast.ravel()[first]):
         raise InvalidActionError(f"{describe(space)} needs finite numbers, got {value}{at}")
     raise InvalidActionError(
-        f"{describe(space)} needs values in [{low.reshape(-1)[first]}, "
-        f"{high.reshape(-1)[first]}], got {value}{at}"
+        f"{describe(space)} needs values in [{low.ravel()[first]}, {high.ravel()[first]}], "
+        f"got {value}{at}"
     )
 
 
@@ -286,7 +347,7 @@ def _discrete_action(space: Space) -> Convert:
         if first <= number < stop:
             return number
         raise InvalidActionError(
-            f"{describe(space)} needs an integer in [{first}, {stop - 1}], got {number}"
+            f"{describe(space)} needs an integer in [{first}, {stop - 1}], got {_shown(number)}"
         )
 
     return read
@@ -433,11 +494,7 @@ def _graph_action(space: Space) -> Convert:
 
 def _stack_reader(space: Space) -> Convert:
     reader = action_reader(space)
-    if space["type"] == "Discrete":
-        shape: tuple[int, ...] = ()
-        dtype: np.dtype[Any] = np.dtype(np.int64)
-    else:
-        shape, dtype = tuple(space["shape"]), np.dtype(space["dtype"])
+    dtype, shape = _feature_layout(space)
 
     def read(value: Any) -> Any:
         items = [_within(reader, v, i) for i, v in enumerate(_items(value, {"type": "Graph"}))]
@@ -458,6 +515,18 @@ _ACTION_READERS: Mapping[str, Callable[[Space], Convert]] = {
     "Sequence": _sequence_action,
     "Graph": _graph_action,
 }
+
+
+def action_copier(space: Space) -> Convert:
+    """Compile the function that copies a canonical action.
+
+    An environment may change an action in place; what it gets is a copy of what is recorded.
+    """
+    if space["type"] in ("Discrete", "Text"):
+        return lambda action: action
+    if space["type"] in ("Box", "MultiDiscrete", "MultiBinary"):
+        return np.ndarray.copy
+    return copy.deepcopy
 
 
 # ----------------------------------------------------------------------- observations
@@ -481,28 +550,42 @@ def observation_writer(space: Space) -> Convert:
         writers = {key: observation_writer(child) for key, child in space["spaces"].items()}
 
         def write_dict(value: Any) -> dict[str, Any]:
-            try:
-                return {key: writer(value[key]) for key, writer in writers.items()}
-            except (KeyError, TypeError, IndexError) as error:
-                raise ObservationError(f"a Dict observation lacks {error}") from None
+            if not isinstance(value, Mapping):
+                raise ObservationError(f"expected a Dict observation, got {_shown(value)}")
+            if value.keys() != writers.keys():
+                missing = sorted(writers.keys() - value.keys())
+                what = f"lacks {', '.join(map(repr, missing))}" if missing else "has other keys"
+                raise ObservationError(f"a Dict observation {what}: expected {sorted(writers)}")
+            return {key: writer(value[key]) for key, writer in writers.items()}
 
         return write_dict
     if kind in ("Tuple", "OneOf", "Sequence"):
         return _composite_writer(space)
-    node = space["node_space"]
-    edge = space["edge_space"]
-    node_dtype = np.dtype(node.get("dtype", "int64"))
-    edge_dtype = np.dtype("int64" if edge is None else edge.get("dtype", "int64"))
+    node, edge = space["node_space"], space["edge_space"]
+    node_dtype, node_shape = _feature_layout(node)
+    edge_dtype, edge_shape = _feature_layout(edge or {"type": "Discrete", "n": 1})
 
     def write_graph(value: Any) -> list[Any]:
-        nodes, edges, links = value
-        return [
-            np.asarray(nodes, dtype=node_dtype),
-            None if edges is None else np.asarray(edges, dtype=edge_dtype),
-            None if links is None else np.asarray(links, dtype=np.int32),
-        ]
+        if not isinstance(value, list | tuple) or len(value) != 3:
+            raise ObservationError(f"expected (nodes, edges, edge_links), got {_shown(value)}")
+        nodes = np.asarray(value[0], dtype=node_dtype)
+        edges = None if value[1] is None else np.asarray(value[1], dtype=edge_dtype)
+        links = None if value[2] is None else np.asarray(value[2], dtype=np.int32)
+        if nodes.shape[1:] != node_shape or (edges is not None and edges.shape[1:] != edge_shape):
+            raise ObservationError(f"nodes or edges are not of shape {node_shape}, {edge_shape}")
+        if (edges is None) != (links is None) or (
+            edges is not None and links is not None and links.shape != (len(edges), 2)
+        ):
+            raise ObservationError("edge_links must be one pair of node indices an edge")
+        return [nodes, edges, links]
 
     return write_graph
+
+
+def _feature_layout(space: Space) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    if space["type"] == "Discrete":
+        return np.dtype(np.int64), ()
+    return array_layout(space)
 
 
 def _composite_writer(space: Space) -> Convert:
@@ -512,7 +595,16 @@ def _composite_writer(space: Space) -> Convert:
         return lambda value: [writer(item) for item in value]
     writers = [observation_writer(child) for child in space["spaces"]]
     if kind == "OneOf":
-        return lambda value: [int(value[0]), writers[int(value[0])](value[1])]
+
+        def write_one_of(value: Any) -> list[Any]:
+            if not isinstance(value, list | tuple) or len(value) != 2:
+                raise ObservationError(f"expected (branch, value), got {_shown(value)}")
+            branch = _integer_writer(value[0])
+            if not 0 <= branch < len(writers):
+                raise ObservationError(f"branch {branch} is outside [0, {len(writers) - 1}]")
+            return [branch, writers[branch](value[1])]
+
+        return write_one_of
 
     def write_tuple(value: Any) -> list[Any]:
         if len(value) != len(writers):
@@ -523,7 +615,10 @@ def _composite_writer(space: Space) -> Convert:
 
 
 def _integer_writer(value: Any) -> int:
-    number = int(value)
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ObservationError(f"expected an integer, got {_shown(value)}") from None
     if number != value:
         raise ObservationError(f"expected an integer, got {_shown(value)}")
     return number
@@ -536,13 +631,7 @@ def _text_writer(value: Any) -> str:
 
 
 def _array_writer(space: Space) -> Convert:
-    dtype: np.dtype[Any]
-    if space["type"] == "Box":
-        dtype, shape = np.dtype(space["dtype"]), tuple(int(n) for n in space["shape"])
-    elif space["type"] == "MultiDiscrete":
-        dtype, shape = np.dtype(np.int64), np.shape(space["nvec"])
-    else:
-        dtype, shape = np.dtype(np.int8), tuple(int(n) for n in space["shape"])
+    dtype, shape = array_layout(space)
 
     def write(value: Any) -> Any:
         if type(value) is np.ndarray and value.dtype == dtype and value.shape == shape:
@@ -552,8 +641,9 @@ def _array_writer(space: Space) -> Convert:
             raise ObservationError(
                 f"expected {describe(space)}, got shape {given.shape} of {given.dtype}"
             )
-        array = given.astype(dtype)
-        if dtype.kind in "iu" and not (array == given).all():
+        with np.errstate(invalid="ignore", over="ignore"):
+            array = given.astype(dtype)
+        if dtype.kind in "biu" and not (array == given).all():
             raise ObservationError(f"expected {describe(space)}, got values it can't hold")
         return array
 

@@ -55,13 +55,16 @@ def json_safe(value: Any, depth: int = 0) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return int(value) if abs(value) < 2**63 else str(value)
-    if isinstance(value, float):
+        return int(value) if abs(value) < 2**63 else _long_integer(value)
+    if isinstance(value, float | np.floating):
         return finite(float(value))
     if isinstance(value, str):
-        return value if len(value) <= _MAX_TEXT else value[:_MAX_TEXT] + "…"
-    if isinstance(value, np.generic):
+        text = str(value) if len(value) <= _MAX_TEXT else str(value[:_MAX_TEXT]) + "…"
+        return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate is no text
+    if isinstance(value, np.bool_ | np.integer):
         return json_safe(value.item(), depth)
+    if isinstance(value, np.generic):
+        return type(value.item()).__name__
     if depth >= _MAX_DEPTH:
         return "…"
     if isinstance(value, np.ndarray):
@@ -70,9 +73,21 @@ def json_safe(value: Any, depth: int = 0) -> Any:
         return json_safe(value.tolist(), depth)
     if isinstance(value, Mapping):
         items = list(value.items())[:_MAX_ITEMS]
-        return {str(key)[:_MAX_TEXT]: json_safe(item, depth + 1) for key, item in items}
+        return {_key(key): json_safe(item, depth + 1) for key, item in items}
     if isinstance(value, list | tuple | set | frozenset):
         items = sorted(value, key=repr) if isinstance(value, set | frozenset) else list(value)
         cut = [json_safe(item, depth + 1) for item in items[:_MAX_ITEMS]]
         return [*cut, "…"] if len(items) > _MAX_ITEMS else cut
     return type(value).__name__
+
+
+def _key(value: Any) -> str:
+    shown = json_safe(value, _MAX_DEPTH)
+    return shown[:_MAX_TEXT] if isinstance(shown, str) else str(shown)
+
+
+def _long_integer(value: int) -> str:
+    """Beyond 64 bits JSON readers disagree about numbers: write text, of bounded length."""
+    if value.bit_length() > 4 * _MAX_TEXT:  # Python refuses to print very long integers
+        return f"an integer of {value.bit_length()} bits"
+    return str(value) if value.bit_length() < 3 * _MAX_TEXT else hex(value)

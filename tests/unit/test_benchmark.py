@@ -181,7 +181,7 @@ def test_plans_are_functions_of_their_arguments(
         assert episode.scenario == {}
 
 
-@given(st.lists(st.integers(), min_size=4, max_size=4), st.integers(1, 300))
+@given(st.lists(st.integers(), min_size=4, max_size=4), st.integers(1, 60))
 def test_splits_never_share_an_environment_seed(seeds: list[int], count: int) -> None:
     found = [
         {episode.environment_seed for episode in plan_episodes("x", split, seed=seed, count=count)}

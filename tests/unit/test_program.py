@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evopolicygym.errors import ProgramError
@@ -126,6 +126,7 @@ names = st.text("abcdeé_-. 0", min_size=1, max_size=6).filter(
 
 
 @given(st.dictionaries(names, st.binary(max_size=40), max_size=8))
+@settings(max_examples=40)
 def test_round_trip_through_any_directory(
     tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes]
 ) -> None:
@@ -569,12 +570,28 @@ def test_directories_that_can_not_be_opened(tree: Path, monkeypatch: pytest.Monk
         Program.from_directory(tree)
 
 
-def test_no_descriptor_is_left_open(tree: Path) -> None:
+def test_no_descriptor_is_left_open(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[int] = []
+    closed: list[int] = []
+    real_open, real_close = os.open, os.close
+
+    def note_open(*arguments: Any, **options: Any) -> int:
+        opened.append(real_open(*arguments, **options))
+        return opened[-1]
+
+    def note_close(fd: int) -> None:
+        closed.append(fd)
+        real_close(fd)
+
+    monkeypatch.setattr(os, "open", note_open)
+    monkeypatch.setattr(os, "close", note_close)
     (tree / "lib" / "pipe").symlink_to("x")
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    for _ in range(3):
-        with pytest.raises(ProgramError):
-            Program.from_directory(tree)
+    with pytest.raises(ProgramError):
+        Program.from_directory(tree)
     (tree / "lib" / "pipe").unlink()
     Program.from_directory(tree)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(opened) > 4
+    assert len(closed) == 4  # root and `lib`, twice; files close themselves
+    monkeypatch.undo()
+    inside = [fd.resolve() for fd in Path("/proc/self/fd").iterdir()]
+    assert not [path for path in inside if path.is_relative_to(tree.resolve())]

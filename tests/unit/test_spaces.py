@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evopolicygym.execution.wire import Decoder, WireError
 from evopolicygym.policy import Graph
 from evopolicygym.spaces import (
     InvalidActionError,
@@ -510,6 +511,20 @@ def test_integers_too_long_to_print_are_invalid_actions(kind: str) -> None:
     }[kind]
     with pytest.raises(InvalidActionError):
         action_reader(space)(value)
+
+
+@pytest.mark.parametrize("space", [discrete(2), BOX, GRID, WORD, ROBOT, PAIR, MANY, EITHER, GRAPH])
+def test_nesting_as_deep_as_the_wire_carries_is_an_invalid_action(space: dict[str, Any]) -> None:
+    # A policy may write to its pipe what it likes. Any other error would count as a Host fault,
+    # and its Episode would be refunded.
+    read, decode = action_reader(space), Decoder().decode
+    for depth in range(33, 1_100):
+        try:
+            value = decode(b"\x91" * depth + b"\x01")
+        except WireError:
+            break
+        with pytest.raises(InvalidActionError):
+            read(value)
 
 
 @given(

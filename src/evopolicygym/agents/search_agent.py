@@ -84,7 +84,9 @@ class _Cma:
     """CMA-ES, from the `cma` package."""
 
     def __init__(self, dimension: int, sigma: float, seed: int, batch: int) -> None:
-        import cma
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it says that it can't plot
+            import cma
 
         options = {"seed": seed % 2**31 + 1, "verbose": -9, "popsize": max(4, batch)}
         self._es = cma.CMAEvolutionStrategy(np.zeros(dimension), sigma, options)

@@ -20,6 +20,7 @@ Vector = npt.NDArray[np.float64]
 
 MAX_FEATURES = 128
 MAX_TABLE = 4096
+REACH = 1e6
 BIAS = 0.1
 """Constant input. A small one: policies that mostly answer the observation are found sooner."""
 
@@ -94,16 +95,7 @@ def to_action(space: Space, numbers: Vector) -> Any:
     if kind == "MultiBinary":
         return (numbers > 0).astype(np.int8).reshape(space["shape"])
     if kind == "Box":
-        dtype = np.dtype(space["dtype"])
-        low = np.broadcast_to(np.asarray(space["low"], dtype=np.float64), space["shape"]).ravel()
-        high = np.broadcast_to(np.asarray(space["high"], dtype=np.float64), space["shape"]).ravel()
-        low, high = np.maximum(low, -1e6), np.minimum(high, 1e6)
-        scaled = np.clip((low + high) / 2 + np.tanh(numbers) * (high - low) / 2, low, high)
-        if dtype.kind in "iu":
-            scaled = np.round(scaled)
-        return np.clip(scaled.astype(dtype), low.astype(dtype), high.astype(dtype)).reshape(
-            space["shape"]
-        )
+        return _box_action(space, numbers)
     if kind == "Dict":
         action = {}
         for key, child in space["spaces"].items():
@@ -125,7 +117,46 @@ def to_action(space: Space, numbers: Vector) -> Any:
         return branch, to_action(space["spaces"][branch], numbers[start : start + sizes[branch]])
     if kind == "Text":
         return (space["charset"] or "a")[0] * space["min_length"]
+    if kind == "Graph":
+        node = space["node_space"]
+        return np.zeros((0, *node.get("shape", [])), dtype=node.get("dtype", "int64")), None, None
     return ()
+
+
+def _box_action(space: Space, numbers: Vector) -> Any:
+    """Squash `numbers` into the bounds; an unbounded side is taken to be `REACH` away."""
+    dtype, shape = np.dtype(space["dtype"]), tuple(space["shape"])
+    if dtype.kind == "f":
+        limits = np.finfo(dtype)
+        low, high = (
+            np.broadcast_to(np.asarray(space[side], dtype=np.float64), shape).ravel()
+            for side in ("low", "high")
+        )
+        low, high = (
+            np.where(np.isfinite(low), low, np.minimum(high, 0.0) - REACH),
+            np.where(np.isfinite(high), high, np.maximum(low, 0.0) + REACH),
+        )
+        low, high = np.maximum(low, float(limits.min)), np.minimum(high, float(limits.max))
+        middle, half = low / 2 + high / 2, high / 2 - low / 2
+        values = np.clip(middle + np.tanh(numbers) * half, low, high).astype(dtype)
+        return np.clip(values, low.astype(dtype), high.astype(dtype)).reshape(shape)
+    # Python integers: 64-bit bounds do not fit into floats.
+    bits = 8 * dtype.itemsize
+    least, most = (
+        (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype.kind == "i" else (0, 2**bits - 1)
+    )
+    most = 1 if dtype.kind == "b" else most
+    sides = []
+    for side, bound in (("low", least), ("high", most)):
+        items = np.broadcast_to(np.asarray(space[side], dtype=object), shape).ravel().tolist()
+        sides.append([bound if abs(item) == np.inf else int(item) for item in items])
+    chosen = []
+    for number, low_item, high_item in zip(numbers, *sides, strict=True):
+        first, last = max(low_item, -int(REACH)), min(high_item, int(REACH))
+        first, last = min(first, high_item), max(last, low_item)
+        share = (np.tanh(number) + 1.0) / 2.0
+        chosen.append(min(max(first + round(share * (last - first)), low_item), high_item))
+    return np.array(chosen, dtype=dtype).reshape(shape)
 
 
 def parameter_count(features: int, hidden: int, outputs: int) -> int:

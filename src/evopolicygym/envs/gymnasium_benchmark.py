@@ -154,4 +154,7 @@ def _documentation(env: gymnasium.Env[Any, Any]) -> str:
     """Return the environment's docstring without its images, links and version history."""
     text = inspect.cleandoc(type(env.unwrapped).__doc__ or "No description.")
     text = re.split(r"(?m)^#+ *(?:Version History|References|Arguments)", text)[0]
-    return text.strip() + "\n"
+    return (
+        f"{text.strip()}\n\nThis text is the environment's own documentation. Where it differs "
+        "from the declared spaces, e.g. for the type of a discrete action, the spaces hold.\n"
+    )

@@ -13,9 +13,6 @@ from evopolicygym.errors import BenchmarkError
 
 __all__ = ["action_converter", "observation_converter", "space_mapping"]
 
-_LISTED_ITEMS = 1_024
-"""Bounds of larger Boxes are given as one number where they are uniform."""
-
 
 def space_mapping(space: gs.Space[Any]) -> dict[str, Any]:
     """Return the plain mapping of a Gymnasium space.
@@ -59,7 +56,9 @@ def space_mapping(space: gs.Space[Any]) -> dict[str, Any]:
 
 def _bound(values: Any) -> Any:
     """Full list for small shapes; one number where all are equal and the list would be long."""
-    if values.size and (values == values.flat[0]).all():
+    if not values.size:
+        return 0
+    if (values == values.flat[0]).all():
         return values.flat[0].item()
     return values.tolist()
 
@@ -106,6 +105,9 @@ def _apply(convert: Callable[[Any], Any] | None, value: Any) -> Any:
 
 
 def _to_gymnasium(space: gs.Space[Any]) -> Callable[[Any], Any] | None:
+    if isinstance(space, gs.MultiDiscrete) and space.dtype != np.int64:
+        dtype = space.dtype
+        return lambda value: value.astype(dtype)
     if isinstance(space, gs.Graph):
         return lambda value: gs.GraphInstance(*value)
     if isinstance(space, gs.Sequence):

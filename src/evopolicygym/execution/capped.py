@@ -30,7 +30,7 @@ class CappedBuffer:
         if room > 0:
             self._head += data[:room]
             data = data[room:]
-        self._tail += data
+        self._tail += data[-self._half :] if self._half else b""
         if len(self._tail) > 4 * self._half:  # trimmed now and then, not on every write
             del self._tail[: -self._half]
 

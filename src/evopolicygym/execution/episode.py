@@ -24,6 +24,7 @@ from evopolicygym.execution.policy_process import PolicyFailedError, PolicyProce
 from evopolicygym.execution.trajectory import SpoolLimits, TrajectorySpool
 from evopolicygym.spaces import (
     InvalidActionError,
+    action_copier,
     action_reader,
     observation_writer,
 )
@@ -194,6 +195,7 @@ def _loop(
     """Alternate between policy and environment; every name is local, this is the hot loop."""
     read_action = action_reader(spec.action_space)
     write_observation = observation_writer(spec.observation_space)
+    detach = action_copier(spec.action_space)
     encode, act = policy.encoder.encode, policy.act
     observe, spool_step, step_environment = spool.observe, spool.step, environment.step
     limit, isfinite = spec.max_episode_steps, math.isfinite
@@ -218,7 +220,7 @@ def _loop(
             ) from None
         beat()
         try:
-            observation, reward, terminated, truncated, info = step_environment(action)
+            observation, reward, terminated, truncated, info = step_environment(detach(action))
             reward = float(reward)
         except Exception as error:
             raise HostFaultError(f"step {count} raised {type(error).__name__}: {error}") from error

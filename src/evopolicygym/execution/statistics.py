@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evopolicygym.spaces import Space
+from evopolicygym.spaces import Space, array_layout
 from evopolicygym.strict_json import finite
 
 __all__ = ["ActionStatistics", "RewardStatistics"]
@@ -63,17 +63,20 @@ class ActionStatistics:
             self._counts.update(actions)
         elif self._arrays:
             rows = np.asarray(actions, dtype=np.float64).reshape(len(actions), -1)
-            new = [rows.min(0), rows.max(0), rows.sum(0), (rows**2).sum(0)]
+            low, high, mean = rows.min(0), rows.max(0), rows.mean(0)
+            spread = ((rows - mean) ** 2).sum(0)
             if not self._moments:
-                self._moments = new
-            else:
-                low, high, total, squares = self._moments
-                self._moments = [
-                    np.minimum(low, new[0]),
-                    np.maximum(high, new[1]),
-                    total + new[2],
-                    squares + new[3],
-                ]
+                self._moments = [low, high, mean, spread]
+                return
+            # Merging means and squared deviations loses no digits far from zero (Chan et al. 1983).
+            before, new = self._count - len(actions), len(actions)
+            delta = mean - self._moments[2]
+            self._moments = [
+                np.minimum(self._moments[0], low),
+                np.maximum(self._moments[1], high),
+                self._moments[2] + delta * (new / self._count),
+                self._moments[3] + spread + delta**2 * (before * new / self._count),
+            ]
 
     def summary(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -82,16 +85,12 @@ class ActionStatistics:
             return {"counts": {str(a): n for a, n in sorted(common[:_MAX_VALUES])}}
         if not self._moments:
             return {}
-        low, high, total, squares = self._moments
-        mean = total / self._count
-        std = np.sqrt(np.maximum(squares / self._count - mean**2, 0.0))
-        columns = {"min": low, "max": high, "mean": mean, "std": std}
+        low, high, mean, spread = self._moments
+        columns = {"min": low, "max": high, "mean": mean, "std": np.sqrt(spread / self._count)}
         return {name: finite(column.tolist()) for name, column in columns.items()}
 
 
 def _array_size(space: Space) -> int:
-    if space["type"] == "MultiDiscrete":
-        return int(np.size(space["nvec"]))
-    if space["type"] in ("Box", "MultiBinary"):
-        return int(np.prod(space["shape"], dtype=np.int64))
-    return 0
+    if space["type"] not in ("Box", "MultiDiscrete", "MultiBinary"):
+        return 0
+    return math.prod(array_layout(space)[1])

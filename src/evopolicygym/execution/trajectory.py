@@ -27,7 +27,7 @@ import numpy as np
 
 from evopolicygym.execution.statistics import ActionStatistics, RewardStatistics
 from evopolicygym.execution.wire import Decoder, Encoder
-from evopolicygym.spaces import Space
+from evopolicygym.spaces import Space, array_layout
 from evopolicygym.strict_json import finite, json_safe
 
 __all__ = ["INLINE_ITEMS", "SpoolLimits", "TrajectorySpool", "json_value_writer"]
@@ -64,9 +64,7 @@ def json_value_writer(space: Space) -> Callable[[Any], Any]:
 
         def write_floats(value: Any) -> Any:
             items = value.tolist()
-            # One addition tells whether all are finite: inf - inf and NaN are never 0.
-            total = sum(items) if value.ndim == 1 else float(value.sum())
-            return items if total - total == 0 else finite(items)
+            return items if np.isfinite(value).all() else finite(items)
 
         return write_floats
     if kind in ("Box", "MultiDiscrete", "MultiBinary"):
@@ -116,15 +114,17 @@ class _Line(msgspec.Struct):
     info: Mapping[str, Any]
 
 
-def _split_large(space: Space, path: str = "") -> dict[str, Space]:
+def _split_large(space: Space, path: str = "") -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
     """Return the array leaves of `space` that go to `observations.npz`, by key."""
     if space["type"] == "Dict":
-        found: dict[str, Space] = {}
+        found: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
         for key, child in space["spaces"].items():
             found |= _split_large(child, f"{path}.{key}" if path else key)
         return found
-    if space["type"] in ("Box", "MultiBinary") and np.prod(space["shape"]) > INLINE_ITEMS:
-        return {path or "obs": space}
+    if space["type"] in ("Box", "MultiDiscrete", "MultiBinary"):
+        dtype, shape = array_layout(space)
+        if math.prod(shape) > INLINE_ITEMS:
+            return {path or "obs": (dtype, shape)}
     return {}
 
 
@@ -195,16 +195,14 @@ class TrajectorySpool:
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
             self._file = (directory / "trajectory.jsonl").open("wb", buffering=0)
-            for key, leaf in _split_large(observation_space).items():
+            for key, (dtype, shape) in _split_large(observation_space).items():
                 raw = directory / f".{len(self._columns)}.raw"
-                dtype = np.dtype(leaf.get("dtype", "int8"))
-                self._columns[key] = _Column(tuple(leaf["shape"]), dtype, raw, raw.open("wb"))
+                self._columns[key] = _Column(shape, dtype, raw, raw.open("wb"))
             if self._columns:
                 self._observation_json = self._columns_writer(observation_space)
         self._plain: tuple[np.dtype[Any], tuple[int, ...]] | None = None
         if observation_space["type"] == "Box" and not self._columns:
-            shape = tuple(int(n) for n in observation_space["shape"])
-            self._plain = np.dtype(observation_space["dtype"]), shape
+            self._plain = array_layout(observation_space)
 
     def _columns_writer(self, space: Space, path: str = "") -> Callable[[Any], Any]:
         """Like `json_value_writer`, but large leaves become `{"npz": key, "row": n}`."""
@@ -255,7 +253,10 @@ class TrajectorySpool:
         """Take one completed step."""
         if info:
             # What is mutable may change in the environment's hands before it is written.
-            info = {str(k): v if type(v) in _SCALARS else json_safe(v) for k, v in info.items()}
+            info = {
+                k if type(k) is str else str(k): v if type(v) in _SCALARS else json_safe(v)
+                for k, v in info.items()
+            }
         self._rows.append(
             (t, self._payload, self._shown, action, reward, terminated, truncated, info)
         )

@@ -11,7 +11,9 @@ The stream strictly alternates, so a byte beyond the expected frame is an early 
 
 from __future__ import annotations
 
+import math
 import mmap
+import re
 import struct
 from enum import IntEnum
 from typing import Any
@@ -44,6 +46,7 @@ _RAW_BYTE = 0xC1  # "never used" in the msgpack specification
 _RAW = bytes([_RAW_BYTE])
 _CACHED_HEADERS = 1024
 _NUMERIC_KINDS = "biufc"
+_DTYPE_NAME = re.compile(r"[<>|=][biufc][0-9]{1,2}", re.ASCII)
 
 
 class Kind(IntEnum):
@@ -84,11 +87,17 @@ class _ArrayHeaders:
         """Return dtype and shape of a header's body."""
         try:
             name, shape = msgspec.msgpack.decode(header, type=tuple[str, tuple[int, ...]])
-            dtype = np.dtype(name)
-        except (msgspec.DecodeError, TypeError, ValueError, SyntaxError) as error:
+        except msgspec.DecodeError as error:
             raise WireError(f"bad array header: {error}") from None
-        if dtype.kind not in _NUMERIC_KINDS or any(n < 0 for n in shape):
+        if not _DTYPE_NAME.fullmatch(name) or any(n < 0 for n in shape):
             raise WireError(f"bad array header: {name!r}, {shape}")
+        try:
+            dtype = np.dtype(name)
+        except TypeError as error:
+            raise WireError(f"bad array header: {error}") from None
+        if dtype.itemsize * math.prod(shape) >= 2**31:
+            # numpy computes sizes in machine words; what it can't hold must not get there.
+            raise WireError(f"an array of shape {shape} is too large")
         if len(self.parsed) < _CACHED_HEADERS:
             self.parsed[header] = (dtype, shape)
         return dtype, shape
@@ -116,6 +125,9 @@ class Encoder:
             TypeError: A type the wire does not carry.
             OverflowError: An integer beyond 64 bits.
         """
+        if self._offset:
+            self._offset = 0
+            self.shared_parts.clear()
         if type(value) is np.ndarray and (self._shared is None or value.nbytes < SHARED_THRESHOLD):
             header = self._headers.packed.get((value.dtype, value.shape))
             if header is None:
@@ -123,9 +135,6 @@ class Encoder:
                     raise TypeError(f"an array of {value.dtype} can't be sent")
                 header = self._headers.pack(value.dtype, value.shape)
             return _RAW + header + value.tobytes()
-        if self._offset:
-            self._offset = 0
-            self.shared_parts.clear()
         return self._encode(value)
 
     def _hook(self, value: Any) -> msgspec.msgpack.Ext:
@@ -196,8 +205,10 @@ class Decoder:
         data = bytes(view)
         body = 1 + data[0]
         dtype, shape = self._headers.parse(data[1:body])
+        offset = int.from_bytes(data[body:], "little")
+        if offset + dtype.itemsize * math.prod(shape) > len(self._shared):
+            raise WireError("an array outside the shared memory")
         try:
-            offset = int.from_bytes(data[body:], "little")
             return np.ndarray(shape, dtype, self._shared, offset).copy()
-        except (TypeError, ValueError, OverflowError) as error:
+        except (TypeError, ValueError) as error:
             raise WireError(f"array data does not match its header: {error}") from None

@@ -65,10 +65,16 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     except OSError as error:
         raise RecordError(f"{path} can't be read: {error.strerror}") from error
     lines = data.split(b"\n")[:-1]
-    try:
-        return [loads(line) for line in lines]
-    except ValueError as error:
-        raise RecordError(f"{path} is damaged: {error}") from error
+    values: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            value = loads(line)
+        except ValueError as error:
+            raise RecordError(f"{path} is damaged at line {number}: {error}") from error
+        if not isinstance(value, dict):
+            raise RecordError(f"{path} is damaged at line {number}: expected a JSON object")
+        values.append(value)
+    return values
 
 
 class AppendOnlyFile:

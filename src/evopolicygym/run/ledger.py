@@ -94,7 +94,8 @@ def _replay(entries: Sequence[dict[str, object]], path: Path) -> int:
     for number, entry in enumerate(entries):
         indices = entry.get("episode_indices")
         sign = {"charge": 1, "refund": -1}.get(str(entry.get("kind")))
-        if not isinstance(indices, list) or sign is None or entry.get("sequence") != number:
+        known = entry.get("schema") == LEDGER_SCHEMA and entry.get("sequence") == number
+        if not isinstance(indices, list) or sign is None or not known:
             raise RecordError(f"{path}, line {number + 1}: not a ledger entry in sequence")
         used += sign * len(indices)
         if used < 0 or entry.get("episodes_used") != used:

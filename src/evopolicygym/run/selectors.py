@@ -30,23 +30,24 @@ def parse_selector(text: str, *, pool_size: int) -> tuple[int, ...]:
     indices: list[int] = []
     last = -1
     for item in text.split(","):
+        shown = repr(item if len(item) <= 40 else item[:40] + "…")
         match = _ITEM.fullmatch(item)
         if match is None:
             raise SelectorError(
-                f"{item!r} in selector {text[:80]!r} is neither an index nor a range: "
+                f"{shown} in selector {text[:80]!r} is neither an index nor a range: "
                 'expected e.g. "0:4" or "0,2,5:8", without spaces'
             )
         first = int(match[1])
         stop = first + 1 if match[2] is None else int(match[2])
         if stop <= first:
-            raise SelectorError(f"range {item!r} is empty: ranges are half-open, first < stop")
+            raise SelectorError(f"range {shown} is empty: ranges are half-open, first < stop")
         if first <= last:
             raise SelectorError(
-                f"{item!r} begins at {first}, after index {last}: indices must strictly increase"
+                f"{shown} begins at {first}, after index {last}: indices must strictly increase"
             )
         if stop > pool_size:
             raise SelectorError(
-                f"{item!r} reaches index {stop - 1}: the pool has the indices 0 to {pool_size - 1}"
+                f"{shown} reaches index {stop - 1}: the pool has the indices 0 to {pool_size - 1}"
             )
         indices.extend(range(first, stop))
         last = stop - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from evopolicygym.benchmark import BenchmarkSpec
@@ -50,7 +51,7 @@ training pool and gives you feedback. Episodes are your budget.
 
 ## The environment
 
-{spec.description.strip()}
+{_demoted(spec.description.strip())}
 
 ## The policy
 
@@ -89,7 +90,7 @@ def make_policy(context):
 |---|---|
 | `program/` | the policy you edit and submit |
 | `feedback/<submission>/feedback.json` | score, one row an Episode, failures, statistics |
-| `feedback/<submission>/episodes/<index>/trajectory.jsonl` | one line a step, see below |
+| `feedback/<submission>/episodes/000007/trajectory.jsonl` | one line a step, see below |
 | `feedback/latest.json` | the newest submission's feedback |
 | `analysis/` | yours: scripts, notes |
 | `TASK.md` | this text |
@@ -129,3 +130,8 @@ Hand over {hand_over}. {measured}If you stop without `finish`, the Host hands ov
 submissions with the best scores. Scores on few training Episodes are noisy: prefer a program that
 was confirmed on many.
 """
+
+
+def _demoted(markdown: str) -> str:
+    """Return `markdown` with its headings two levels further down."""
+    return re.sub(r"(?m)^(#{1,4}) ", r"##\1 ", markdown)

@@ -19,7 +19,7 @@ from evopolicygym.execution.pool import WorkerPool
 from evopolicygym.execution.task import Task
 from evopolicygym.program import Program
 
-MEMORY_LIMIT = 512 * 2**20
+MEMORY_LIMIT = 384 * 2**20
 OUTPUT_LIMIT = 40 * 2**10
 FAST_SECONDS = 5.0
 """Longest that a failure which is no timeout may take, also on a busy machine."""

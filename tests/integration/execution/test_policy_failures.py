@@ -47,11 +47,14 @@ x.acquire()
 """
 
 
-def _stages(name: str, body: str, code: FailureCode, text: str) -> Iterator[Case]:
+def _stages(
+    name: str, body: str, code: FailureCode, text: str, *, repeats: int = 2
+) -> Iterator[Case]:
     """The same accident while importing, in make_policy and in act number 2."""
-    yield Case(f"import-{name}", in_import(body), IMPORT if code == RAISED else code, text)
-    yield Case(f"init-{name}", in_init(body), INIT if code == RAISED else code, text)
-    yield Case(f"act-{name}", in_act(body, at=2), code, text, step=2)
+    early = {RAISED: (IMPORT, INIT)}.get(code, (code, code))
+    yield Case(f"import-{name}", in_import(body), early[0], text, repeats=repeats)
+    yield Case(f"init-{name}", in_init(body), early[1], text, repeats=repeats)
+    yield Case(f"act-{name}", in_act(body, at=2), code, text, step=2, repeats=repeats)
 
 
 def _late(name: str, body: str) -> Iterator[Case]:
@@ -83,8 +86,8 @@ LATE = [
 ]
 
 MEMORY_CASES = [
-    *_stages("grow", _GROW, MEMORY, "ran out of memory"),
-    *_stages("grow-small", _GROW_SMALL, MEMORY, "ran out of memory"),
+    *_stages("grow", _GROW, MEMORY, "ran out of memory", repeats=1),
+    *_stages("grow-small", _GROW_SMALL, MEMORY, "ran out of memory", repeats=1),
     *_stages("huge-array", "np.ones((1 << 20, 1 << 20))", MEMORY, "ran out of memory"),
     *_stages("by-hand", "raise MemoryError('by hand')", MEMORY, "ran out of memory"),
     Case("act-huge-action", in_act("return np.zeros(1 << 25)"), MEMORY, "does not fit in memory"),
@@ -372,7 +375,7 @@ def test_the_time_limit_is_the_whole_episodes(arena: Arena) -> None:
     outcome = arena.play(program(source), timeout=1.0)[0]
     assert outcome.failure is not None
     assert outcome.failure.code == FailureCode.TIMEOUT
-    assert 3 <= outcome.failure.step <= 4
+    assert 1 <= outcome.failure.step <= 4
     assert outcome.score_return <= 0.0
 
 

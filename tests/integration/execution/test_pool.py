@@ -548,6 +548,8 @@ def _start_host(directory: Path) -> subprocess.Popen[bytes]:
     )
     playing = "epg-*/worker-*/scratch/*/*/playing"
     assert wait_until(lambda: len(list(directory.glob(playing))) == 2, 30.0)
+    # The Host, two workers, two zygotes, two policies, two daemons.
+    assert wait_until(lambda: len(processes(directory)) == 9, 5.0)
     return host
 
 
@@ -555,8 +557,6 @@ def _start_host(directory: Path) -> subprocess.Popen[bytes]:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_outlives_the_host(directory: Path, number: signal.Signals) -> None:
     host = _start_host(directory)
-    # The Host, two workers, two zygotes, two policies, two daemons.
-    assert len(processes(directory)) == 9
     host.send_signal(number)
     host.communicate(timeout=15)
     assert wait_until(lambda: processes(directory) == [], 10.0), processes(directory)

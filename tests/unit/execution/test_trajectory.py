@@ -51,11 +51,11 @@ def play(
             if t < len(steps):
                 action, reward, terminated, truncated, info = steps[t]
                 spool.step(t, action, reward, terminated, truncated, info)
+        return spool.close(len(steps)), spool.cut
     except BaseException:
         with suppress(Exception):
             spool.close(0)  # an open file would fail some later test as well
         raise
-    return spool.close(len(steps)), spool.cut
 
 
 def lines(directory: Path) -> list[dict[str, Any]]:

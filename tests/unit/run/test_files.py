@@ -123,6 +123,28 @@ def test_a_new_file_is_empty(path: Path) -> None:
     assert read_lines(path) == []
 
 
+def test_a_new_file_and_its_name_are_on_disk_once_it_is_open(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").resolve())
+    )
+    AppendOnlyFile(path).close()
+    assert synced == [path.resolve(), path.parent.resolve()]
+    assert path.stat().st_mode & 0o777 & ~0o644 == 0
+
+
+def test_a_closed_file_holds_no_descriptor(path: Path) -> None:
+    def is_open() -> bool:
+        return path.resolve() in (fd.resolve() for fd in Path("/proc/self/fd").iterdir())
+
+    file = AppendOnlyFile(path)
+    assert is_open()
+    file.close()
+    assert not is_open()
+
+
 def test_a_line_is_on_disk_when_append_returns(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = AppendOnlyFile(path)
     seen: list[bytes] = []

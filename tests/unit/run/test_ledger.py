@@ -127,6 +127,15 @@ def test_a_line_that_can_not_be_written_charges_nothing(
     assert episodes_used(path) == 0
 
 
+def test_a_ledger_closes_its_file(path: Path) -> None:
+    def is_open() -> bool:
+        return path.resolve() in (fd.resolve() for fd in Path("/proc/self/fd").iterdir())
+
+    with Ledger(path, budget=3):
+        assert is_open()
+    assert not is_open()
+
+
 def test_a_missing_ledger_is_an_error(path: Path) -> None:
     with pytest.raises(RecordError, match=r"ledger\.jsonl can't be read"):
         episodes_used(path)
