@@ -104,6 +104,9 @@ def _validate(space: Space, path: str) -> None:
         counts = np.asarray(space[name])
         if counts.dtype.kind not in "iu" or not counts.size or counts.min() < 1:
             raise ValueError(f"{path}.{name} is {space[name]!r}, expected integers >= 1")
+    elif kind == "Text":
+        if not 0 <= space["min_length"] <= space["max_length"]:
+            raise ValueError(f"{path}: expected 0 <= min_length <= max_length")
     elif kind == "Dict":
         if not isinstance(space["spaces"], Mapping):
             raise ValueError(f"{path}.spaces is no mapping of names to spaces")
@@ -458,7 +461,7 @@ def _one_of_action(space: Space) -> Convert:
         branch = _integer(items[0], branch_space)
         if not 0 <= branch < len(readers):
             raise InvalidActionError(
-                f"OneOf needs a branch in [0, {len(readers) - 1}], got {branch}"
+                f"OneOf needs a branch in [0, {len(readers) - 1}], got {_shown(branch)}"
             )
         return branch, _within(readers[branch], items[1], branch)
 

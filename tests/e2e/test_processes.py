@@ -119,8 +119,10 @@ def test_ctrl_c_on_a_terminal(tmp_path: Path, marked: Path) -> None:
     terminal = Terminal(CLI, "run", "--env", "toy", *options, cwd=tmp_path, TMPDIR=str(marked))
     try:
         terminal.read("sandbox")
-        # The Host names it too, the process of the agent is it.
-        assert wait_until(lambda: "sleep 300 " in processes(marked).values(), 30)
+        names = ("/sleep 300 ",)  # the Host has more arguments before these
+        assert wait_until(
+            lambda: any(line.endswith(names) for line in processes(marked).values()), 30
+        )
         pressed = time.monotonic()
         terminal.type("\x03")
         text = terminal.read()
@@ -240,7 +242,7 @@ def test_kill_9_leaves_no_process(preloaded: Preloaded, tmp_path: Path, marked: 
 
         def everybody() -> bool:
             """Host, supervisor, agent and its daemon, client; 2 workers with 3 processes each."""
-            alive = list(processes(marked).values())
+            lines = list(processes(marked).values())
             return (
                 sum("agent.py" in line for line in lines) == 3  # it is named by the Host too
                 and sum("execution.worker" in line for line in lines) == 2
