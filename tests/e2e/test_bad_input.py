@@ -89,38 +89,50 @@ ENVIRONMENTS = [
     ("init new --env gymnasium/GymV21Environment-v0", "can't be created here"),
 ]
 
-NUMBERS = [
-    (f"{command} {option} {value}", f"{option} is {value}")
-    for command, options in (
+NUMBERS = (
+    [
+        (f"{argv} {option} {value}", f"{option} is {value}")
+        for argv, options in (
+            ("run --env toy", ["--budget"]),
+            (
+                RUN,
+                ["--pool", "--max-submissions", "--minimum", "--maximum", "--candidates", "--jobs"],
+            ),
+            (EVALUATE, ["--episodes", "--jobs"]),
+        )
+        for option in options
+        for value in ("0", "-1", HUGE)
+    ]
+    + [
+        (f"{argv} {value}", f"{argv.split()[-1]} is {value}")
+        for argv in (
+            f"{RUN} --seed",
+            f"{RUN} --valid-size",
+            f"{RUN} --final-size",
+            f"{EVALUATE} --seed",
+        )
+        for value in ("-1", HUGE)
+    ]
+    + [
+        ("run --env toy --budget abc", "Invalid value for '--budget'"),
+        ("run --env toy --budget 1.5", "Invalid value for '--budget'"),
+        ("run --env toy --budget 0x8", "Invalid value for '--budget'"),
         (
-            "run --env toy",
-            ["--budget"],
+            "run --env toy --budget 1000001",
+            "--budget is 1000001, expected an integer in [1, 1000000]",
         ),
+        (f"{RUN} --seed 9223372036854775808", "--seed is 9223372036854775808"),
+        (f"{RUN} --jobs 1025", "--jobs is 1025"),
+        (f"{RUN} --timeout abc", "Invalid value for '--timeout'"),
+        (f"{RUN} --valid-size 0 --candidates 0", "--candidates is 0"),
         (
-            RUN,
-            [
-                *("--pool", "--max-submissions", "--minimum", "--maximum", "--candidates"),
-                *("--valid-size", "--final-size", "--seed", "--jobs"),
-            ],
+            f"{RUN} --minimum 5 --maximum 4",
+            "--maximum is 4, expected at least --minimum, which is 5",
         ),
-        (EVALUATE, ["--episodes", "--seed", "--jobs"]),
-    )
-    for option in options
-    for value in ("-1", HUGE, *(["0"] if option not in ("--valid-size", "--final-size") else []))
-    if (option, value) != ("--seed", "0") and (option, value) != ("--valid-size", "0")
-] + [
-    ("run --env toy --budget abc", "Invalid value for '--budget'"),
-    ("run --env toy --budget 1.5", "Invalid value for '--budget'"),
-    ("run --env toy --budget 0x8", "Invalid value for '--budget'"),
-    ("run --env toy --budget 1000001", "--budget is 1000001, expected an integer in [1, 1000000]"),
-    (f"{RUN} --seed 9223372036854775808", "--seed is 9223372036854775808"),
-    (f"{RUN} --jobs 1025", "--jobs is 1025"),
-    (f"{RUN} --timeout abc", "Invalid value for '--timeout'"),
-    (f"{RUN} --valid-size 0 --candidates 0", "--candidates is 0"),
-    (f"{RUN} --minimum 5 --maximum 4", "--maximum is 4, expected at least --minimum, which is 5"),
-    (f"{RUN} --minimum 9", "--minimum is 9, but --budget is 8"),
-    (f"{RUN} --minimum 5 --pool 4", "--minimum is 5, but --pool is 4"),
-]
+        (f"{RUN} --minimum 9", "--minimum is 9, but --budget is 8"),
+        (f"{RUN} --minimum 5 --pool 4", "--minimum is 5, but --pool is 4"),
+    ]
+)
 
 SECONDS = [
     (f"{command} {option} {value}", f"{option} is {shown}, expected seconds in (0, 10000000]")
