@@ -9,6 +9,7 @@ EXTRAS := --extra dev --extra env-gym
 export UV_COMPILE_BYTECODE = 1
 export UV_PYTHON_DOWNLOADS = never
 export UV_NO_PROGRESS = 1
+export VENV
 
 .PHONY: demo test test-all lint format bench lock schemas clean
 

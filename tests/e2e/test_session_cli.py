@@ -370,7 +370,6 @@ def http(path: Path, data: bytes) -> tuple[int, dict[str, str], bytes]:
         connection.connect(str(path))
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(data)
-        connection.shutdown(socket.SHUT_WR)
         answer = b""
         with contextlib.suppress(ConnectionResetError):
             while chunk := connection.recv(65536):
@@ -384,7 +383,9 @@ def http(path: Path, data: bytes) -> tuple[int, dict[str, str], bytes]:
 def request(method: str, route: str, body: bytes = b"", **headers: str) -> bytes:
     """Return the bytes of a request."""
     named = {"Host": "s", "Content-Type": "application/json", "Content-Length": str(len(body))}
-    named |= {name.replace("_", "-"): value for name, value in headers.items()}
+    named |= {"Connection": "close"} | {
+        name.replace("_", "-"): value for name, value in headers.items()
+    }
     lines = [f"{method} {route} HTTP/1.1", *(f"{name}: {named[name]}" for name in named)]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
@@ -427,8 +428,8 @@ WELL_FORMED = {
     "line end in request id": (submission(request_id="a\n"), 422, "invalid_request"),
     "body too large": (request("POST", "/submit", b"x" * 2_000_000), 413, "invalid_request"),
     "chunked body": (
-        b"POST /submit HTTP/1.1\r\nHost: s\r\nTransfer-Encoding: chunked\r\n\r\n"
-        b"2\r\n{}\r\n0\r\n\r\n",
+        b"POST /submit HTTP/1.1\r\nHost: s\r\nConnection: close\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
         413,
         "invalid_request",
     ),

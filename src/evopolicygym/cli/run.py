@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,13 +13,14 @@ from evopolicygym.cli.output import (
     FAILED,
     RunProgress,
     execution_named,
+    fail,
     notice,
     number,
     print_json,
     reported,
     table,
 )
-from evopolicygym.errors import ConfigurationError
+from evopolicygym.errors import ConfigurationError, RecordError
 
 if TYPE_CHECKING:
     from evopolicygym.run.agent import Agent
@@ -100,7 +102,8 @@ def command(
     start = starter_program(benchmark) if program is None else Program.from_directory(program)
     record = root or run_directory(runs, model or provider.model or provider.name, env, exp_id)
     with RunProgress(budget) as progress:
-        result = run(
+        result = _played(
+            run,
             start,
             benchmark,
             agent=provider,
@@ -109,11 +112,20 @@ def command(
             config=config,
             observer=progress,
         )
-    _show(result, config, as_json=json)
-    if result.final_submission is None or (
-        config.assessment is not None and result.assessment_score is None
-    ):
+    done = result.final_submission is not None and (
+        config.assessment is None or result.assessment_score is not None
+    )
+    _show(result, config, done=done, as_json=json)
+    if not done:
         raise typer.Exit(FAILED)
+
+
+def _played(call: Callable[..., RunResult], *arguments: Any, **options: Any) -> RunResult:
+    """Play; a record that can't be written now is a failed Run, not a usage error."""
+    try:
+        return call(*arguments, **options)
+    except RecordError as error:
+        fail(str(error), FAILED)
 
 
 def _agent(kind: str, argv: list[str], model: str | None) -> Agent:
@@ -134,12 +146,12 @@ def _agent(kind: str, argv: list[str], model: str | None) -> Agent:
     )
 
 
-def _show(result: RunResult, config: RunConfig, *, as_json: bool) -> None:
+def _show(result: RunResult, config: RunConfig, *, done: bool, as_json: bool) -> None:
     selected = result.final_submission
     if as_json:
         print_json(
             {
-                "done": selected is not None,
+                "done": done,
                 "reason": result.terminal_reason.value,
                 "message": result.message,
                 "root": str(result.record),

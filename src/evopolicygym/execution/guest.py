@@ -197,8 +197,14 @@ def _plain(value: Any, depth: int = 0) -> Any:
         TypeError: A type an action can't have; msgspec alone would encode sets, dataclasses and
             more, and so turn something else into an action.
     """
-    if type(value) in _PLAIN or value is None or isinstance(value, np.ndarray | np.generic):
+    if (
+        type(value) in _PLAIN
+        or value is None
+        or isinstance(value, np.ndarray | np.number | np.bool_)
+    ):
         return value
+    if isinstance(value, np.str_):
+        return str(value)
     for base in (bool, int, float, str):
         if isinstance(value, base):
             return base(value)

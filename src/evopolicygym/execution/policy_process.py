@@ -388,7 +388,7 @@ class PolicyProcess:
         while True:
             if len(parts) >= 9:
                 size = HEADER.unpack_from(parts)[0] + 9
-                if size > MAX_FRAME_BYTES:
+                if size - 9 > MAX_FRAME_BYTES:
                     raise self._protocol_error(f"a frame of {size} bytes")
             if len(parts) >= size:
                 return bytes(parts)

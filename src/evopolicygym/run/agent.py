@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from evopolicygym.errors import ConfigurationError, ExecutionError
-from evopolicygym.execution.policy_process import python_module
+from evopolicygym.execution.policy_process import policy_environment, python_module
 
 __all__ = [
     "INHERITED_VARIABLES",
@@ -100,14 +100,16 @@ class AgentEnd:
     """How an agent process ended.
 
     Attributes:
-        status: Exit code, or minus the signal number; None if it never started.
-        clean: Whether nothing that it started survived.
-        error: Why it did not start, or None.
+        status: Exit code, or minus the signal number; None if that is not known.
+        clean: Whether nothing that it started survived, as far as is known.
+        error: Why it did not start or was lost, or None.
+        started: Whether it ran at all.
     """
 
     status: int | None
     clean: bool
     error: str | None = None
+    started: bool = True
 
 
 def find_executable(name: str, environment: Mapping[str, str] | None = None) -> str:
@@ -166,7 +168,7 @@ class AgentProcess:
                 [*python_module("evopolicygym.run.supervisor"), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+                env=policy_environment(),
                 start_new_session=True,
             )
         self._control = ours
@@ -201,7 +203,11 @@ class AgentProcess:
             except OSError:
                 data = b""
             # A supervisor that is lost took its knowledge with it: nothing is claimed then.
-            self.end = AgentEnd(**json.loads(data)) if data else AgentEnd(None, False, "lost")
+            self.end = (
+                AgentEnd(**json.loads(data))
+                if data
+                else AgentEnd(None, False, "the agent's supervisor was lost")
+            )
         return self.end
 
     def stop(self, *, grace: float) -> AgentEnd:

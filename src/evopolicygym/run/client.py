@@ -100,7 +100,12 @@ class SessionClient:
             raise RefusedError("unreachable", f"the session can't be reached: {error}") from None
         finally:
             connection.close()
-        answer = json.loads(content)
+        try:
+            answer = json.loads(content)
+        except ValueError:
+            raise RefusedError(
+                "host_failure", f"the session answered {response.status} without JSON"
+            ) from None
         if response.status >= 400:
             raise RefusedError(answer["error"]["code"], answer["error"]["message"])
         return answer

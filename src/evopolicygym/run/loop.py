@@ -24,7 +24,7 @@ from evopolicygym.run.client import SESSION_VARIABLE, WORKSPACE_VARIABLE
 from evopolicygym.run.config import RunConfig
 from evopolicygym.run.ledger import Ledger
 from evopolicygym.run.models import AgentReport, HandedOverBy, TerminalReason
-from evopolicygym.run.publication import publish, write_feedback
+from evopolicygym.run.publication import publish, show, write_feedback
 from evopolicygym.run.record import RunRecord, now, prepare_directory, versions
 from evopolicygym.run.result import (
     PublishedSubmission,
@@ -273,10 +273,12 @@ class _Run:
         if stopped == "timeout":
             limit = self.config.agent_timeout_seconds
             return TerminalReason.AGENT_TIMEOUT, f"the agent did not finish within {limit:g} s"
-        if end.status is None:
+        if not end.started:
             return TerminalReason.AGENT_START_FAILED, f"the agent did not start: {end.error}"
         if self.ledger.remaining == 0 or len(session.submissions) >= self.config.max_submissions:
             return TerminalReason.BUDGET_EXHAUSTED, "the budget was spent without finish"
+        if end.status is None:
+            return TerminalReason.AGENT_CRASHED, str(end.error)
         if end.status != 0:
             return (
                 TerminalReason.AGENT_CRASHED,
@@ -378,7 +380,8 @@ class _Run:
                 episodes_remaining=remaining,
             )
             self.record.write_submission(settled, result, self.config.split, self.pool)
-            publish(staged, self.record.submissions, self.record.workspace / "feedback", name)
+            master = publish(staged, self.record.submissions, name)
+            hidden = show(master, self.record.workspace / "feedback", name)
             self.published[name] = PublishedSubmission(
                 name,
                 settled.episode_indices,
@@ -392,6 +395,7 @@ class _Run:
                 score=settled.score,
                 episodes_used=used,
                 episodes_remaining=remaining,
+                not_shown=hidden,
             )
 
         return Evaluated(result.score, refunded, make_visible)

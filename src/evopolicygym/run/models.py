@@ -133,6 +133,7 @@ class FeedbackFile(_Model):
     """`feedback.json`: what the agent gets to know about one Submission."""
 
     schema_: Literal["evopolicygym.feedback/1"] = Field("evopolicygym.feedback/1", alias="schema")
+    trajectory_schema: Literal["evopolicygym.trajectory/1"] = "evopolicygym.trajectory/1"
     submission_id: SubmissionId
     program_digest: Digest
     benchmark_id: str
@@ -149,7 +150,7 @@ class FeedbackFile(_Model):
 
 
 class TrajectoryLine(_Model):
-    """One line of `trajectory.jsonl`; the last line has only `t` and `obs`."""
+    """One line of `trajectory.jsonl`; in the last line only `t` and `obs` are not null."""
 
     t: Count
     obs: Json

@@ -7,6 +7,7 @@ copy under `feedback/<id>/`, so that nothing the agent does can reach the record
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import statistics
 from collections import Counter
@@ -18,12 +19,11 @@ from evopolicygym.benchmark import Artifact, BenchmarkSpec, Failure
 from evopolicygym.errors import BenchmarkError
 from evopolicygym.evaluation import EvaluationResult
 from evopolicygym.execution.episode import EpisodeOutcome
-from evopolicygym.run.files import write_atomically
 from evopolicygym.run.models import FeedbackFile
 from evopolicygym.run.session import Submission
 from evopolicygym.strict_json import finite, pretty
 
-__all__ = ["RETAINED_BYTES", "publish", "write_feedback"]
+__all__ = ["RETAINED_BYTES", "failure_entry", "publish", "show", "write_feedback"]
 
 RETAINED_BYTES = 2 * 2**30
 """Trajectory data kept over all Submissions of a Run, in each copy, bytes.
@@ -169,39 +169,70 @@ def _write_artifact(directory: Path, artifact: Artifact) -> str:
     return f"artifacts/{path}"
 
 
-def publish(staged: Path, record: Path, workspace: Path, submission_id: str) -> None:
-    """Make a finished feedback directory visible, in the record and in the workspace.
+def publish(staged: Path, record: Path, submission_id: str) -> Path:
+    """Move a finished feedback directory into the record; the Submission is published then.
 
     Args:
         staged: The complete directory; on the record's file system.
         record: `submissions/` of the record.
-        workspace: The workspace's `feedback/`.
         submission_id: The Submission.
+
+    Returns:
+        The master copy.
     """
     master = record / submission_id / "feedback"
     master.parent.mkdir(parents=True, exist_ok=True)
     staged.rename(master)
-    # An agent may have removed or replaced the directory: it gets a fresh one.
-    if workspace.is_symlink() or not workspace.is_dir():
-        workspace.unlink(missing_ok=True)
-    workspace.mkdir(parents=True, exist_ok=True)
-    copy = workspace / f".{submission_id}.new"
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(master, copy)
-    target = workspace / submission_id
-    if target.exists() or target.is_symlink():
-        shutil.rmtree(target, ignore_errors=True)
-        target.unlink(missing_ok=True)
-    copy.rename(target)
-    write_atomically(workspace / "latest.json", (master / "feedback.json").read_bytes())
-    for root in (record, workspace):
-        _retain(root, submission_id)
+    _retain(record, submission_id)
+    return master
+
+
+def show(master: Path, workspace: Path, submission_id: str) -> str | None:
+    """Copy published Feedback into the workspace, where the agent may have put anything.
+
+    Args:
+        master: What `publish` returned.
+        workspace: The workspace's `feedback/`.
+        submission_id: The Submission.
+
+    Returns:
+        Why the agent can't see it, or None. That is never the Host's fault.
+    """
+    # Names that nobody can have prepared: nothing is followed, nothing is in the way.
+    fresh = workspace / f".{secrets.token_hex(8)}"
+    try:
+        if workspace.is_symlink() or not workspace.is_dir():
+            _clear(workspace)
+        workspace.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(master, fresh)
+        _clear(workspace / submission_id)
+        fresh.rename(workspace / submission_id)
+        latest = workspace / "latest.json"
+        shutil.copyfile(master / "feedback.json", fresh)
+        if latest.is_dir() and not latest.is_symlink():
+            _clear(latest)
+        fresh.replace(latest)
+        _retain(workspace, submission_id)
+    except OSError as error:
+        _clear(fresh)
+        return f"{type(error).__name__}: {error.strerror}"
+    return None
+
+
+def _clear(path: Path) -> None:
+    """Remove whatever is at `path`, without following it."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _retain(root: Path, newest: str) -> None:
     """Drop the oldest trajectories beyond `RETAINED_BYTES`, never the newest Submission's."""
     kept = 0
     for directory in sorted(root.glob("submission-*"), reverse=True):
+        if directory.is_symlink():
+            continue
         home = directory / "feedback" if (directory / "feedback").is_dir() else directory
         episodes = home / "episodes"
         if episodes.is_symlink() or not episodes.is_dir():

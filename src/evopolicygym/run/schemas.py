@@ -21,7 +21,9 @@ def generate() -> dict[str, dict[str, Any]]:
     files: dict[str, dict[str, Any]] = {
         f"{name}.schema.json": {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
-            **model.model_json_schema(by_alias=True),
+            **model.model_json_schema(
+                by_alias=True, mode="validation" if name.endswith("-request") else "serialization"
+            ),
         }
         for name, model in DOCUMENTS.items()
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import threading
@@ -15,6 +16,7 @@ import uvicorn
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from evopolicygym.errors import ExecutionError, RecordError, SessionError
@@ -26,6 +28,7 @@ from evopolicygym.run.models import (
     InfoFile,
     Receipt,
     SessionErrorCode,
+    SubmissionStatus,
     SubmitRequest,
 )
 from evopolicygym.run.session import Session
@@ -36,6 +39,7 @@ MAX_WAIT_SECONDS = 60.0
 """Longest time one request waits for a Submission; the client asks again."""
 
 _MAX_BODY_BYTES = 2**20
+_POLL_SECONDS = 0.02
 
 HTTP_STATUS: dict[SessionErrorCode, int] = {
     SessionErrorCode.INVALID_REQUEST: 422,
@@ -123,12 +127,18 @@ def session_app(session: Session, task: str) -> FastAPI:
         return session.submit(body.program, body.episodes, body.request_id)
 
     @app.get("/submissions/{submission_id}", responses=refusals)
-    def submission(
+    async def submission(
         submission_id: str,
         wait: Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, allow_inf_nan=False)] = 0.0,
     ) -> Receipt:
         """Return one Submission, after up to `wait` seconds for its end."""
-        return session.receipt(submission_id, wait=wait)
+        deadline = time.monotonic() + wait
+        while True:
+            receipt = await run_in_threadpool(session.receipt, submission_id)
+            if receipt.status is not SubmissionStatus.EVALUATING or time.monotonic() >= deadline:
+                return receipt
+            # Waiting clients hold no thread: however many there are, the session answers.
+            await asyncio.sleep(_POLL_SECONDS)
 
     @app.post("/finish", responses=refusals)
     def finish(body: FinishRequest) -> FinishReceipt:

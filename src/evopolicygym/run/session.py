@@ -213,17 +213,19 @@ class Session:
                 f"{program!r} must name a directory inside the workspace, e.g. 'program'",
             )
         directory = self._workspace
-        for part in relative.parts:
-            directory = directory / part
-            if directory.is_symlink():
-                raise SessionError(
-                    SessionErrorCode.INVALID_PROGRAM, f"{part} in {program!r} is a symbolic link"
-                )
         try:
+            for part in relative.parts:
+                directory = directory / part
+                if directory.is_symlink():
+                    raise ProgramError(f"{part} in {program!r} is a symbolic link")
             return Program.from_directory(directory)
         except ProgramError as error:
             text = str(error).replace(str(self._workspace) + "/", "")
             raise SessionError(SessionErrorCode.INVALID_PROGRAM, text) from None
+        except (OSError, ValueError):  # a NUL character, a lone surrogate, an endless name
+            raise SessionError(
+                SessionErrorCode.INVALID_PROGRAM, f"{program[:80]!a} is no usable path"
+            ) from None
 
     def finish(self, candidates: Sequence[str]) -> FinishReceipt:
         """End the search and hand over candidates, best first.

@@ -139,7 +139,8 @@ def main(arguments: list[str]) -> None:
         try:
             agent = _start(order, logs)
         except OSError as error:
-            report = {"status": None, "clean": True, "error": f"{error.strerror or error}"}
+            report: dict[str, Any] = {"status": None, "clean": True, "started": False}
+            report["error"] = str(error.strerror or error)
             control.send(json.dumps(report).encode())
             return
         _supervise(control, agent, logs)
