@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import pty
 import re
@@ -21,15 +20,16 @@ from evopolicygym.run.ledger import episodes_used
 
 from .tools import (
     CLI,
-    Preloaded,
     StagedRun,
     alive,
     check_record,
     checked,
+    command,
     environment,
     ledger,
     processes,
     run_file,
+    started,
     wait_until,
 )
 
@@ -180,17 +180,12 @@ def test_interrupt(tmp_path: Path, marked: Path, phase: str) -> None:
 
 def test_interrupting_other_commands(tmp_path: Path, marked: Path) -> None:
     (tmp_path / "stuck").mkdir()
-    (tmp_path / "stuck" / "policy.py").write_text("while True:\n    make_policy = None\n")
-    process = subprocess.Popen(
-        [CLI, "evaluate", "stuck", "--env", "toy", "--json"],
-        cwd=tmp_path,
-        env=environment(TMPDIR=str(marked)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    source = f"open({str(tmp_path / 'playing')!r}, 'w')\nwhile True:\n    make_policy = None\n"
+    (tmp_path / "stuck" / "policy.py").write_text(source)
+    argv = ["evaluate", "stuck", "--env", "toy", "--json"]
+    process = started(CLI, *argv, cwd=tmp_path, TMPDIR=str(marked))
     try:
-        assert wait_until(lambda: sum("zygote" in line for line in processes(marked).values()) > 1)
+        assert wait_until((tmp_path / "playing").exists, 30)
         os.killpg(process.pid, signal.SIGINT)
         stdout, stderr = process.communicate(timeout=SECONDS)
     finally:
@@ -203,67 +198,57 @@ def test_interrupting_other_commands(tmp_path: Path, marked: Path) -> None:
 
 DAEMON = """
 import os, time
+
+def note():
+    os.close(os.open(f"{home}/pids/{os.getpid()}", os.O_CREAT))
+
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
+        note()
         os.closerange(0, 64)
         while True:
             time.sleep(1)
     os._exit(0)
 os.wait()
+note()
 """
 """Leaves a child behind that is in a session of its own and has no parent any more."""
 
-AGENT = f"""
+AGENT = """
 import subprocess
 from pathlib import Path
 
 Path("stubborn").mkdir()
-Path("stubborn/policy.py").write_text({DAEMON + "def make_policy(context): time.sleep(300)"!r})
-{DAEMON}
+Path("stubborn/policy.py").write_text(POLICY)
 subprocess.run(["evopolicygym-session", "submit", "stubborn", "--episodes", "0:3"])
 time.sleep(300)
 """
 
 
-def test_kill_9_leaves_no_process(preloaded: Preloaded, tmp_path: Path, marked: Path) -> None:
-    (tmp_path / "agent.py").write_text(AGENT)
+def test_kill_9_leaves_no_process(tmp_path: Path, marked: Path) -> None:
+    (tmp_path / "pids").mkdir()
+    daemon = f"home = {str(tmp_path)!r}\n{DAEMON}"
+    policy = f"{daemon}\ndef make_policy(context):\n    time.sleep(300)\n"
+    (tmp_path / "agent.py").write_text(f"POLICY = {policy!r}\n{daemon}{AGENT}")
     options = ["--budget", "8", "--jobs", "2", "--timeout", "200", "--root", "record"]
-    host = subprocess.Popen(
-        [CLI, "run", "--env", "toy", *options, "--agent", "command", "--", "python", "agent.py"],
-        cwd=tmp_path,
-        env=environment(TMPDIR=str(marked)),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    agent = ["--agent", "command", "--", "python", "agent.py"]
+    variables = {"TMPDIR": str(marked)}
+    host = started(CLI, "run", "--env", "toy", *options, *agent, cwd=tmp_path, **variables)
     try:
-
-        def everybody() -> bool:
-            """Host, supervisor, agent and its daemon, client; 2 workers with 3 processes each."""
-            lines = list(processes(marked).values())
-            return (
-                sum("agent.py" in line for line in lines) == 3  # it is named by the Host too
-                and sum("execution.worker" in line for line in lines) == 2
-                and sum("execution.zygote" in line for line in lines) == 6
-                and sum("run.supervisor" in line for line in lines) == 1
-                and sum("evopolicygym-session" in line for line in lines) == 1
-            )
-
-        assert wait_until(everybody), processes(marked)
+        # The agent and one policy a worker, each with a daemon.
+        assert wait_until(lambda: len(list((tmp_path / "pids").iterdir())) == 6, 30)
+        noted = {int(entry.name) for entry in (tmp_path / "pids").iterdir()}
         before = processes(marked)
-        # They can also be told by process id: a policy may have wiped its environment.
-        assert len(before) == 13
+        assert noted | {host.pid} < before.keys()
         host.kill()
-        host.wait()
         killed = time.monotonic()
         assert wait_until(lambda: not processes(marked), SECONDS), processes(marked)
-        assert wait_until(lambda: not any(map(alive, before)), SECONDS), before
+        assert not [pid for pid in before if alive(pid)]
         assert time.monotonic() - killed < SECONDS
     finally:
         host.kill()
-        host.wait()
+        host.communicate()
     # What was charged is on disk, and the record can be read.
     root = tmp_path / "record"
     assert episodes_used(root / "ledger.jsonl") == 3
@@ -276,9 +261,6 @@ def test_kill_9_leaves_no_process(preloaded: Preloaded, tmp_path: Path, marked: 
     # The next command clears what the Host could not.
     assert len(list(marked.glob("epg-*"))) == 1
     argv = ["evaluate", "record/workspace/program", "--env", "toy", "--episodes", "1", "--json"]
-    assert preloaded(*argv, cwd=tmp_path).code == 0
-    following = subprocess.run(
-        [CLI, *argv], cwd=tmp_path, env=environment(TMPDIR=str(marked)), capture_output=True
-    )
-    assert json.loads(following.stdout)["score"] is not None
+    following = command(CLI, *argv, cwd=tmp_path, **variables)
+    assert following.json["score"] is not None
     assert list(marked.glob("epg-*")) == []

@@ -31,6 +31,7 @@ from .tools import (
     ledger,
     run_file,
     schema,
+    started,
     wait_until,
 )
 
@@ -183,11 +184,12 @@ def test_an_interrupted_client(closed: StagedRun) -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert wait_until(lambda: closed.evaluating)
+    name = closed.session("status").json["evaluating"]
     client.send_signal(signal.SIGINT)
     done = collected(client)
     assert (done.code, done.stdout) == (130, "")
     closed.gate.touch()
-    assert closed.session("wait", closed.session("status").json["evaluating"]).code == 0
+    assert closed.session("wait", name).json["status"] == "published"
 
 
 def test_a_request_id_is_charged_once(stage: StagedRun) -> None:
@@ -347,10 +349,9 @@ def test_a_host_that_answers_nonsense(tmp_path: Path, answer: bytes) -> None:
         server.bind(str(tmp_path / "s"))
         server.listen()
         server.settimeout(30)
-        stand = StagedRun.__new__(StagedRun)
-        stand.workspace, stand.variables = tmp_path, {"EVOPOLICYGYM_SESSION": "s"}
-        stand._clients = []
-        client = stand.start("wait", "submission-000001")
+        client = started(
+            SESSION, "wait", "submission-000001", cwd=tmp_path, EVOPOLICYGYM_SESSION="s"
+        )
         connection, _ = server.accept()
         with connection:
             connection.recv(65536)
@@ -476,7 +477,6 @@ def test_requests_that_make_no_sense(idle: StagedRun, case: str) -> None:
         request("POST", "/submit", b"x", Content_Length="-5"),
         request("POST", "/submit", b"x", Content_Length="9" * 30),
         b"GET /info HTTP/1.1\r\n\r\n",
-        b"GET /info HTTP/9.9\r\nHost: s\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: s\r\nX: " + b"x" * 1_000_000 + b"\r\n\r\n",
     ],
     ids=lambda data: ascii(data[:24]),
@@ -557,6 +557,27 @@ def test_limits_and_the_end_of_a_session(tmp_path: Path) -> None:
     assert check_record(staged.root) > 10
 
 
+def test_what_was_charged_is_evaluated_to_its_end(tmp_path: Path) -> None:
+    options = ["--budget", "4", "--valid-size", "0", "--final-size", "0"]
+    with StagedRun(tmp_path, *options) as staged:
+        client = staged.start("submit", "gated", "--episodes", "0:3")
+        assert wait_until(lambda: staged.evaluating)
+        staged.go()
+        assert wait_until(lambda: '"agent_ended"' in (staged.root / "events.jsonl").read_text())
+        assert wait_until(lambda: staged.session("status").json["state"] == "closed")
+        refused(staged.session("submit", "solved", "--episodes", "0"), "session_closed", 4)
+        staged.gate.touch()
+        ended = checked(staged.end())
+        assert collected(client).code in (0, 4)
+    assert ended.code == 0, ended.stderr
+    document = run_file(staged.root)
+    assert document["terminal_reason"] == "agent_exited"
+    assert document["handed_over_by"] == "host"
+    assert document["selected"] == "submission-000001"
+    assert document["episodes_used"] == 3 == episodes_used(staged.root / "ledger.jsonl")
+
+
+@pytest.mark.slow  # the Host gives an agent 10 s to leave by itself
 def test_an_agent_that_stays_after_finish_is_ended(tmp_path: Path) -> None:
     options = ["--budget", "2", "--valid-size", "0", "--final-size", "0"]
     with StagedRun(tmp_path, *options) as staged:

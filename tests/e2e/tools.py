@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,8 +20,8 @@ import jsonschema
 
 ROOT = Path(__file__).parents[2]
 TOOLS = Path(sys.executable).parent
-CLI = TOOLS / "evopolicygym"
-SESSION = TOOLS / "evopolicygym-session"
+CLI = str(TOOLS / "evopolicygym")
+SESSION = str(TOOLS / "evopolicygym-session")
 
 # Continuous integration sets some of these; rich and typer then write escape codes into pipes.
 _TERMINAL_VARIABLES = {
@@ -231,7 +231,8 @@ class StagedRun:
         self._clients: list[subprocess.Popen[bytes]] = []
         self._output = home / "stdout.txt"
         self._errors = home / "stderr.txt"
-        argv = [CLI, "run", "--env", "toy", "--jobs", "1", "--root", self.root, "--timeout", "60"]
+        argv = [CLI, "run", "--env", "toy", "--jobs", "1", "--root", str(self.root)]
+        argv += ["--timeout", "60"]
         with self._output.open("wb") as stdout, self._errors.open("wb") as stderr:
             self.host = subprocess.Popen(
                 [*argv, *options, "--agent", "command", "--", sys.executable, "agent.py"],
@@ -277,14 +278,7 @@ class StagedRun:
 
     def start(self, *argv: str) -> subprocess.Popen[bytes]:
         """Start `evopolicygym-session` without waiting for it."""
-        client = subprocess.Popen(
-            [SESSION, *argv],
-            cwd=self.workspace,
-            env=environment(**self.variables),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        client = started(SESSION, *argv, cwd=self.workspace, **self.variables)
         self._clients.append(client)
         return client
 
@@ -305,6 +299,19 @@ class StagedRun:
     def interrupt(self) -> None:
         """Do what Ctrl-C does: SIGINT to the process group."""
         os.killpg(self.host.pid, signal.SIGINT)
+
+
+def started(*argv: str | Path, cwd: Path, **variables: str) -> subprocess.Popen[bytes]:
+    """Start a program in a process group of its own; `collected` waits for it."""
+    return subprocess.Popen(
+        argv,
+        cwd=cwd,
+        env=environment(**variables),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
 
 
 def collected(process: subprocess.Popen[bytes], timeout: float = 60) -> Done:
@@ -400,8 +407,3 @@ def files(directory: Path) -> dict[str, bytes | None]:
         )
         for path in sorted(directory.rglob("*"))
     }
-
-
-def arguments(*lines: str) -> list[Sequence[str]]:
-    """Split command lines at spaces."""
-    return [line.split() for line in lines]

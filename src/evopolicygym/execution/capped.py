@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["CappedBuffer"]
+__all__ = ["OUTPUT_LIMIT", "CappedBuffer"]
+
+OUTPUT_LIMIT = 32 * 2**10
+"""Bytes kept of each output stream of a policy, an Episode."""
 
 
 class CappedBuffer:

@@ -20,6 +20,7 @@ from evopolicygym.benchmark import (
     Failure,
     FailureCode,
 )
+from evopolicygym.execution.capped import OUTPUT_LIMIT, CappedBuffer
 from evopolicygym.execution.policy_process import PolicyFailedError, PolicyProcess
 from evopolicygym.execution.trajectory import SpoolLimits, TrajectorySpool
 from evopolicygym.spaces import (
@@ -88,13 +89,13 @@ class EpisodeOutcome:
 
 
 def scrub(text: str, paths: Sequence[tuple[str, str]]) -> str:
-    """Replace Host paths by public words, the longest first.
+    """Replace Host paths by public words.
 
     Args:
         text: What a policy printed or raised.
-        paths: Pairs of Host path and what to write for it.
+        paths: Pairs of Host path and what to write for it, the longest first.
     """
-    for path, word in sorted(paths, key=lambda pair: -len(pair[0])):
+    for path, word in paths:
         text = text.replace(path, word)
     # Whatever absolute path is left, e.g. of another library, keeps its last part only.
     return re.sub(r'(?<=File ")/[^"\n]*/(?=[^"/\n]+")', "", text)
@@ -307,4 +308,8 @@ def _public(failure: Failure | None, paths: Sequence[tuple[str, str]]) -> Failur
 
 
 def _text(data: bytes, paths: Sequence[tuple[str, str]]) -> str:
-    return scrub(data.decode("utf-8", "backslashreplace"), paths)
+    text = scrub(data.decode("utf-8", "replace"), paths)
+    # Replacement characters and public words may be longer than what they stand for.
+    capped = CappedBuffer(OUTPUT_LIMIT)
+    capped.write(text.encode())
+    return capped.content().decode("utf-8", "replace")

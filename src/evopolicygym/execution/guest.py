@@ -23,10 +23,13 @@ from evopolicygym.execution.wire import HEADER, MAX_FRAME_BYTES, Decoder, Encode
 from evopolicygym.policy import PolicyContext
 from evopolicygym.spaces import observation_reader
 
-__all__ = ["serve"]
+__all__ = ["MAX_MESSAGE", "MAX_TRACEBACK", "serve", "shorten"]
 
 _MAX_TRACEBACK_FRAMES = 20
-_MAX_TEXT = 16_384
+MAX_MESSAGE = 2_000
+MAX_TRACEBACK = 16_000
+"""Characters of a failure's message and traceback that are kept."""
+
 _PLAIN = frozenset({int, float, bool, str})
 
 
@@ -66,7 +69,11 @@ class _Channel:
     def fail(self, sequence: int, code: str, message: str, trace: str = "") -> NoReturn:
         """Report the failure that ends this Episode, then end the process."""
         flush_output()
-        report = {"code": code, "message": _cap(message), "traceback": _cap(trace)}
+        report = {
+            "code": code,
+            "message": shorten(message, MAX_MESSAGE),
+            "traceback": shorten(trace, MAX_TRACEBACK, "\n"),
+        }
         self.send(Kind.FAILURE, sequence, self.encoder.encode(report))
         leave(1)
 
@@ -86,11 +93,20 @@ def flush_output() -> None:
             pass
 
 
-def _cap(text: str) -> str:
-    if len(text) <= _MAX_TEXT:
+def shorten(text: str, limit: int, newline: str = " ") -> str:
+    """Return well-formed text of at most about `limit` characters: its beginning and its end.
+
+    Args:
+        text: Anything, lone surrogates included.
+        limit: Characters to keep.
+        newline: What lines are joined by.
+    """
+    text = newline.join(text.encode("utf-8", "backslashreplace").decode().splitlines())
+    if len(text) <= limit:
         return text
-    half = _MAX_TEXT // 2
-    return f"{text[:half]}\n… {len(text) - _MAX_TEXT} characters removed …\n{text[-half:]}"
+    half = limit // 2
+    removed = len(text) - 2 * half
+    return f"{text[:half]}{newline}… {removed} characters removed …{newline}{text[-half:]}"
 
 
 def serve(
@@ -131,10 +147,10 @@ def _build(channel: _Channel, context: PolicyContext, directory: str) -> Callabl
         raise
     except BaseException as error:
         channel.fail(0, "import_error", f"policy.py: {_summary(error)}", _trace(error))
-    make_policy = getattr(module, "make_policy", None)
-    if not callable(make_policy):
-        channel.fail(0, "init_error", "policy.py has no callable make_policy(context)")
     try:
+        make_policy = getattr(module, "make_policy", None)
+        if not callable(make_policy):
+            channel.fail(0, "init_error", "policy.py has no callable make_policy(context)")
         policy = make_policy(context)
         act = getattr(policy, "act", None)
     except MemoryError:

@@ -7,6 +7,7 @@ import fcntl
 import mmap
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +21,9 @@ from typing import Any
 import msgspec
 
 from evopolicygym.benchmark import Failure, FailureCode
+from evopolicygym.execution.guest import MAX_MESSAGE, MAX_TRACEBACK, shorten
+from evopolicygym.execution.process import THREAD_VARIABLES
+from evopolicygym.execution.process_tree import is_subreaper, kill_children
 from evopolicygym.execution.wire import HEADER, MAX_FRAME_BYTES, Decoder, Encoder, Kind, WireError
 from evopolicygym.execution.zygote import CONTROL_BYTES
 
@@ -40,15 +44,6 @@ _KIND_BYTE = 4  # position of the kind in a frame
 # Enum members are slow to pack and to compare.
 _OBSERVATION, _ACTION, _FAILURE = int(Kind.OBSERVATION), int(Kind.ACTION), int(Kind.FAILURE)
 
-_THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "BLIS_NUM_THREADS",
-)
-
 
 def policy_environment() -> dict[str, str]:
     """Environment of every worker and policy: nothing of the Host's but what Python needs.
@@ -65,13 +60,25 @@ def policy_environment() -> dict[str, str]:
         "LANG": "C.UTF-8",
         "PYTHONHASHSEED": "0",
         "PYTHONUNBUFFERED": "1",
-        **dict.fromkeys(_THREAD_VARIABLES, "1"),
+        **dict.fromkeys(THREAD_VARIABLES, "1"),
     }
 
 
 def python_module(name: str) -> list[str]:
     """Return the command that runs a module of ours; `-P` keeps the directory it runs in out."""
     return [sys.executable, "-P", "-m", name]
+
+
+_REPORTED_CODES = frozenset(
+    {
+        FailureCode.IMPORT_ERROR,
+        FailureCode.INIT_ERROR,
+        FailureCode.EXCEPTION,
+        FailureCode.INVALID_ACTION,
+        FailureCode.MEMORY_LIMIT,
+    }
+)
+"""What a policy process may say of itself; the worker sees the other failures on its own."""
 
 
 class PolicyFailedError(Exception):
@@ -100,7 +107,7 @@ class Zygote:
     def _start(self) -> None:
         self._generation += 1
         self._ready = False
-        root = self._scratch_root / str(self._generation)
+        root = self._root = self._scratch_root / str(self._generation)
         root.mkdir(parents=True, mode=0o700)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -194,6 +201,10 @@ class Zygote:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+        # A zygote that a policy killed could not clean up. What it had started is ours then.
+        if is_subreaper():
+            kill_children()
+        shutil.rmtree(self._root, ignore_errors=True)
 
 
 class _SharedMemory:
@@ -255,6 +266,7 @@ class PolicyProcess:
         self._read_fd = read_fd
         # A full pipe must not stop the worker; reading is preceded by poll instead.
         os.set_blocking(write_fd, False)
+        os.set_blocking(read_fd, False)  # a policy can take its own bytes back after poll saw them
         poller = select.poll()
         poller.register(read_fd, select.POLLIN)
         self._poll = poller.poll
@@ -334,7 +346,10 @@ class PolicyProcess:
             self._send_rest(memoryview(message)[sent:], began)
         if not self._poll(self._slice):
             self._wait(began)
-        data = os.read(self._read_fd, _READ_BYTES)
+        try:
+            data = os.read(self._read_fd, _READ_BYTES)
+        except BlockingIOError:
+            data = self._receive(_READ_BYTES, began)
         if len(data) < 9 or HEADER.unpack_from(data)[0] > len(data) - 9:
             data = self._complete(data, began)
         size, answer, echoed = HEADER.unpack_from(data)
@@ -373,11 +388,15 @@ class PolicyProcess:
             pass
 
     def _receive(self, size: int, began: float) -> bytes:
-        self._wait(began)
-        data = os.read(self._read_fd, size)
-        if not data:
-            raise self._gone()
-        return data
+        while True:
+            self._wait(began)
+            try:
+                data = os.read(self._read_fd, size)
+            except BlockingIOError:
+                continue
+            if not data:
+                raise self._gone()
+            return data
 
     def _complete(self, data: bytes, began: float) -> bytes:
         """Receive the rest of a frame that did not come in one piece."""
@@ -439,7 +458,15 @@ class PolicyProcess:
         """Read the failure that the policy process reported about itself."""
         try:
             report = self._decode(data, 9)
-            code = FailureCode(report["code"])
-            return self._failed(code, str(report["message"]), str(report["traceback"]))
-        except (WireError, ValueError, KeyError, TypeError) as error:
-            return self._protocol_error(f"a malformed failure report: {error}")
+        except (WireError, MemoryError) as error:
+            return self._protocol_error(str(error))
+        known = isinstance(report, dict) and report.keys() == {"code", "message", "traceback"}
+        if not known or not all(isinstance(text, str) for text in report.values()):
+            return self._protocol_error("a malformed failure report")
+        if report["code"] not in _REPORTED_CODES:
+            return self._protocol_error("a failure code that it can't report")
+        return self._failed(
+            FailureCode(report["code"]),
+            shorten(report["message"], MAX_MESSAGE),
+            shorten(report["traceback"], MAX_TRACEBACK, "\n"),
+        )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import mmap
 import os
+import pickle
 import queue
 import shutil
 import socket
@@ -19,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -173,20 +174,26 @@ class WorkerPool:
             resource_limits=self._execution.resource_limits(),
             episode_timeout=timeout,
         )
-        ordered = list(tasks)
-        done: queue.SimpleQueue[tuple[int, EpisodeOutcome | None]] = queue.SimpleQueue()
-        for position, task in enumerate(ordered):
-            self._work.put(_Job(setup, task, position, done))
-        self._grow(len(ordered))
+        done: _Done = queue.SimpleQueue()
+        jobs = [
+            _Job(setup, task, _pickled(setup.key, task), position, done)
+            for position, task in enumerate(tasks)
+        ]
+        with self._lock:
+            if self._closing.is_set():
+                raise ExecutionError("the worker pool is closed")
+            for job in jobs:
+                self._work.put(job)
+        self._grow(len(jobs))
         outcomes: dict[int, EpisodeOutcome] = {}
-        while len(outcomes) < len(ordered):
+        while len(outcomes) < len(jobs):
             position, outcome = done.get()
-            if outcome is None:
-                raise ExecutionError("the worker pool was closed while Episodes were playing")
+            if isinstance(outcome, ExecutionError):
+                raise outcome
             outcomes[position] = outcome
             if on_outcome is not None:
                 on_outcome(outcome)
-        return [outcomes[position] for position in range(len(ordered))]
+        return [outcomes[position] for position in range(len(jobs))]
 
     def _grow(self, wanted: int) -> None:
         with self._lock:
@@ -203,23 +210,31 @@ class WorkerPool:
             job = self._work.get()
             if job is None:
                 break
-            for attempt in (1, 2):
-                if self._closing.is_set():
-                    job.done.put((job.position, None))
-                    break
-                if worker is None:
-                    worker = self._start_worker()
-                outcome = self._attempt(worker, job)
-                if outcome.fault is not None:
-                    # Host fault: the retry gets a fresh worker, whatever state this one is in.
-                    self._retire(worker)
-                    worker = None
-                    if attempt == 1:
-                        continue
-                job.done.put((job.position, replace(outcome, attempts=attempt)))
-                break
+            try:
+                worker = self._settle(worker, job)
+            except Exception as error:  # whoever waits for the job must hear of it
+                job.done.put((job.position, ExecutionError(f"a worker can't be used: {error}")))
         if worker is not None:
             self._retire(worker)
+
+    def _settle(self, worker: _Worker | None, job: _Job) -> _Worker | None:
+        """Play a job, twice if it must be; return the worker that is still good."""
+        for attempt in (1, 2):
+            if self._closing.is_set():
+                job.done.put((job.position, _closed()))
+                return worker
+            if worker is None:
+                worker = self._start_worker()
+            outcome = self._attempt(worker, job)
+            if outcome.fault is not None:
+                # Host fault: the retry gets a fresh worker, whatever state this one is in.
+                self._retire(worker)
+                worker = None
+                if attempt == 1:
+                    continue
+            job.done.put((job.position, replace(outcome, attempts=attempt)))
+            break
+        return worker
 
     def _start_worker(self) -> _Worker:
         worker = _Worker(self._directory / f"worker-{next(self._roots)}")
@@ -246,7 +261,7 @@ class WorkerPool:
             if worker.setup != job.setup.key:
                 worker.connection.send(job.setup)
                 worker.setup = job.setup.key
-            worker.connection.send((job.setup.key, job.task))
+            worker.connection.send_bytes(job.payload)
             patience = _STALL_SECONDS + job.setup.episode_timeout
             beats, since = worker.beats(), time.monotonic()
             while not worker.connection.poll(1.0):
@@ -266,14 +281,15 @@ class WorkerPool:
 
     def close(self) -> None:
         """End all workers; Episodes still playing are dropped."""
-        self._closing.set()
+        with self._lock:
+            self._closing.set()
         while True:
             try:
                 job = self._work.get_nowait()
             except queue.Empty:
                 break
             if job is not None:
-                job.done.put((job.position, None))
+                job.done.put((job.position, _closed()))
         with self._lock:
             threads, busy = list(self._threads), list(self._alive)
         for _ in threads:
@@ -288,19 +304,31 @@ class WorkerPool:
                 thread.join(timeout=10.0)
 
 
+_Done = queue.SimpleQueue[tuple[int, EpisodeOutcome | ExecutionError]]
+
+
+@dataclass(frozen=True, slots=True)
 class _Job:
     """One task on its way through the pool."""
 
-    __slots__ = ("done", "position", "setup", "task")
+    setup: EvaluationSetup
+    task: Task
+    payload: bytes
+    position: int
+    done: _Done
 
-    def __init__(
-        self,
-        setup: EvaluationSetup,
-        task: Task,
-        position: int,
-        done: queue.SimpleQueue[tuple[int, EpisodeOutcome | None]],
-    ) -> None:
-        self.setup = setup
-        self.task = task
-        self.position = position
-        self.done = done
+
+def _pickled(key: int, task: Task) -> bytes:
+    """Return the message that gives a worker its task.
+
+    Raises:
+        BenchmarkError: The Episode's scenario can't be sent.
+    """
+    try:
+        return pickle.dumps((key, task))
+    except Exception as error:
+        raise BenchmarkError(f"an Episode can't be pickled for the workers: {error}") from error
+
+
+def _closed() -> ExecutionError:
+    return ExecutionError("the worker pool was closed while Episodes were playing")

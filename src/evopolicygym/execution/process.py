@@ -7,11 +7,22 @@ from dataclasses import dataclass
 
 from evopolicygym.errors import ConfigurationError
 
-__all__ = ["UNSAFE_NOTICE", "ProcessExecution", "available_cores"]
+__all__ = ["THREAD_VARIABLES", "UNSAFE_NOTICE", "ProcessExecution", "available_cores"]
 
 UNSAFE_NOTICE = (
     "unsafe execution: agent and policy code run with your user's permissions, without a sandbox"
 )
+
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "BLIS_NUM_THREADS",
+)
+"""Thread counts of numeric libraries: one each, because parallelism is more workers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ import os
 import signal
 import time
 
-__all__ = ["become_subreaper", "children", "die_with_parent", "kill_children"]
+__all__ = ["become_subreaper", "children", "die_with_parent", "is_subreaper", "kill_children"]
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
 
 # Loaded here, not in the calls: the first use of ctypes after a fork is slow (page faults).
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -29,6 +30,12 @@ def become_subreaper() -> None:
     """
     if _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def is_subreaper() -> bool:
+    """Return whether orphaned descendants come to this process."""
+    flag = ctypes.c_int(0)
+    return _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.addressof(flag), 0, 0, 0) == 0 and bool(flag)
 
 
 def die_with_parent(parent: int) -> None:

@@ -7,6 +7,7 @@ can ship a function may run.
 from __future__ import annotations
 
 import mmap
+import shutil
 import sys
 import sysconfig
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from pathlib import Path
 import cloudpickle
 
 from evopolicygym.benchmark import Benchmark, BenchmarkSpec, Episode
+from evopolicygym.errors import ProgramError
 from evopolicygym.execution.episode import EpisodeOutcome, HostFaultError, play_episode
 from evopolicygym.execution.policy_process import PolicyProcess, Zygote
 from evopolicygym.execution.trajectory import SpoolLimits
@@ -65,7 +67,7 @@ class Task:
 
 
 class WorkerState:
-    """What a worker keeps between Episodes: zygote, Benchmark, written Program.
+    """What a worker keeps between Episodes: zygote and Benchmark.
 
     Args:
         root: Private directory for Programs and scratch.
@@ -79,7 +81,7 @@ class WorkerState:
         self._setup: EvaluationSetup | None = None
         self._benchmark: Benchmark | None = None
         self._spec: BenchmarkSpec | None = None
-        self._programs: dict[str, Path] = {}
+        self._paths = _public_paths(root)
 
     def beat(self) -> None:
         """Tell the pool that the Episode moves."""
@@ -102,25 +104,20 @@ class WorkerState:
                     f"loading the Benchmark: {type(error).__name__}: {error}"
                 ) from error
             self._benchmark = benchmark
-        if setup.program.digest not in self._programs:
-            directory = self._root / "programs" / setup.program.digest
-            setup.program.write_to(directory)
-            for path in sorted(directory.rglob("*"), reverse=True):
-                path.chmod(0o555 if path.is_dir() else 0o444)
-            directory.chmod(0o555)
-            self._programs[setup.program.digest] = directory
         self._setup = setup
         self._zygote.wait_ready()
 
     def play(self, setup: EvaluationSetup, task: Task) -> EpisodeOutcome:
         """Play one Episode; a Host fault comes back inside the outcome."""
+        program = self._root / "program"
         try:
             self.prepare(setup)
             assert self._benchmark is not None
             assert self._spec is not None
-            program = self._programs[setup.program.digest]
             nbytes = space_nbytes(self._spec.observation_space)
             shared = nbytes + _SHARED_SLACK if nbytes >= SHARED_THRESHOLD else 0
+            # A fresh copy each: what one policy does to its files, the next does not see.
+            setup.program.write_to(program)
 
             def spawn() -> PolicyProcess:
                 return self._zygote.spawn(program, setup.resource_limits, shared)
@@ -134,29 +131,34 @@ class WorkerState:
                 timeout=setup.episode_timeout,
                 directory=task.directory,
                 limits=setup.spool_limits,
-                paths=self._public_paths(program),
+                paths=self._paths,
                 beat=self.beat,
             )
         except HostFaultError as error:
             return EpisodeOutcome(task.index, fault=str(error))
-        except OSError as error:
+        except (OSError, ProgramError) as error:
             return EpisodeOutcome(task.index, fault=f"{type(error).__name__}: {error}")
-
-    def _public_paths(self, program: Path) -> list[tuple[str, str]]:
-        """Host paths that a policy may print, and what to publish instead."""
-        paths = sysconfig.get_paths()
-        return [
-            (str(program) + "/", ""),
-            (str(program), "program"),
-            (str(self._root / "scratch"), "scratch"),
-            (str(self._root), "worker"),
-            (str(Path(__file__).parent.parent), "evopolicygym"),
-            (paths["purelib"], "site-packages"),
-            (paths["stdlib"], "python"),
-            (sys.prefix, "python"),
-            (sys.base_prefix, "python"),
-        ]
+        finally:
+            shutil.rmtree(program, ignore_errors=True)
 
     def close(self) -> None:
         """End the zygote."""
         self._zygote.close()
+
+
+def _public_paths(root: Path) -> list[tuple[str, str]]:
+    """Return Host paths that a policy may print, and what to publish instead; longest first."""
+    places = sysconfig.get_paths()
+    paths = {
+        f"{root}/program/": "",
+        f"{root}/program": "program",
+        f"{root}/scratch": "scratch",
+        str(root): "worker",
+        **{path: "python" for path in sys.path if path.startswith("/")},
+        str(Path(__file__).parent.parent): "evopolicygym",
+        places["purelib"]: "site-packages",
+        places["stdlib"]: "python",
+        sys.prefix: "python",
+        sys.base_prefix: "python",
+    }
+    return sorted(paths.items(), key=lambda pair: -len(pair[0]))

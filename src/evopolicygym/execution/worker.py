@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from evopolicygym.execution.cores import pin_to_free_core
-from evopolicygym.execution.process_tree import die_with_parent
+from evopolicygym.execution.process_tree import become_subreaper, die_with_parent
 from evopolicygym.execution.task import EvaluationSetup, WorkerState
 
 __all__ = ["main"]
@@ -31,6 +31,7 @@ def main(arguments: list[str]) -> None:
     connection = Connection(int(arguments[0]))
     beats = mmap.mmap(int(arguments[1]), 8)
     die_with_parent(int(arguments[2]))
+    become_subreaper()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pin_to_free_core()
     state = WorkerState(Path(arguments[3]), beats)

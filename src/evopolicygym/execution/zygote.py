@@ -32,7 +32,8 @@ import numpy.linalg
 import numpy.random
 
 from evopolicygym.execution import guest
-from evopolicygym.execution.capped import CappedBuffer
+from evopolicygym.execution.capped import OUTPUT_LIMIT, CappedBuffer
+from evopolicygym.execution.process import THREAD_VARIABLES
 from evopolicygym.execution.process_tree import (
     become_subreaper,
     die_with_parent,
@@ -45,7 +46,8 @@ __all__ = ["CONTROL_BYTES", "main"]
 CONTROL_BYTES = 1 << 17
 """Largest control message: two capped output streams and a little more."""
 
-_OUTPUT_LIMIT = 32 * 2**10
+_POLICY_VARIABLES = ("LANG", "PYTHONHASHSEED", "PYTHONUNBUFFERED", *THREAD_VARIABLES)
+"""What a policy keeps of the zygote's environment; nothing in it names a Host path."""
 
 
 class _Output:
@@ -54,7 +56,7 @@ class _Output:
     def __init__(self) -> None:
         self.fd, self.write_end = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.fd, False)
-        self.buffer = CappedBuffer(_OUTPUT_LIMIT)
+        self.buffer = CappedBuffer(OUTPUT_LIMIT)
 
     def drain(self) -> None:
         """Take what is there; close at the end of the stream."""
@@ -208,7 +210,10 @@ def _become_policy(
     )
     sys.argv = ["policy.py"]
     os.chdir(scratch)
-    os.environ["HOME"] = os.environ["TMPDIR"] = scratch
+    kept = {name: os.environ[name] for name in _POLICY_VARIABLES if name in os.environ}
+    os.environ.clear()
+    os.environ.update(kept | {"PATH": os.defpath, "HOME": scratch, "TMPDIR": scratch})
+    sys.dont_write_bytecode = True  # the Program's files are gone after this Episode
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     limits = request["limits"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import tempfile
 import textwrap
@@ -219,6 +221,7 @@ class Process:
     pid: int
     parent: int
     command: str
+    directory: str
 
 
 def processes(directory: Path) -> list[Process]:
@@ -235,21 +238,29 @@ def processes(directory: Path) -> list[Process]:
             command = (entry / "cmdline").read_bytes()
             environment = (entry / "environ").read_bytes()
             status = (entry / "stat").read_text().rpartition(")")[2].split()
+            where = os.readlink(entry / "cwd")
         except OSError:
             continue
         if status[0] != "Z" and str(directory).encode() in command + environment:
-            found.append(Process(int(entry.name), int(status[1]), command.decode(errors="replace")))
+            text = command.decode(errors="replace").replace("\0", " ")
+            found.append(Process(int(entry.name), int(status[1]), text, where))
     return found
 
 
 def strays(directory: Path) -> list[Process]:
-    """Return the processes of a pool that are neither a worker nor a worker's zygote."""
+    """Return the processes of a pool that are neither a worker nor a worker's zygote.
+
+    A policy has the arguments of its zygote, and a worker may adopt it; its directory differs.
+    """
     alive = processes(directory)
-    workers = {
-        process.pid for process in alive if "evopolicygym.execution.worker" in process.command
-    }
+    workers = {process.pid for process in alive if "execution.worker" in process.command}
     return [
-        process for process in alive if process.pid not in workers and process.parent not in workers
+        process
+        for process in alive
+        if process.pid not in workers
+        and not (
+            process.parent in workers and re.search(r"/worker-\d+/scratch/\d+$", process.directory)
+        )
     ]
 
 

@@ -128,7 +128,6 @@ LEFT_BEHIND = [
         timeout=1.0,
         repeats=1,
     ),
-    Case("both-play-on", in_act("os.fork()"), PROTOCOL, "the policy process sent", step=None),
     Case(
         "child-plays-on",
         in_act("if os.fork():\n    os._exit(3)\ntime.sleep(1)", at=2),
@@ -583,6 +582,17 @@ def test_a_frame_in_small_pieces_does_not_stop_the_clock(arena: Arena) -> None:
     assert outcome.failure is not None
     assert outcome.failure.code == FailureCode.TIMEOUT
     assert seconds < 3.0
+
+
+def test_parent_and_child_that_both_play_on_spoil_only_their_episode(arena: Arena) -> None:
+    # Which of the two answers first is theirs to race for; what they can't do is to play on twice.
+    for outcome in arena.play(program(in_act("os.fork()")), repeats=4):
+        assert (outcome.fault, outcome.attempts) == (None, 1)
+        if outcome.failure is None:
+            assert outcome.steps == 20
+        else:
+            assert outcome.failure.code == PROTOCOL
+        arena.assert_untouched()
 
 
 _THIEF = """
