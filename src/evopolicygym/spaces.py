@@ -205,7 +205,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape} and dtype {value.dtype}"
     try:
-        text = repr(value)
+        text = " ".join(repr(value).split())
     except (ValueError, RecursionError):  # thousands of digits, thousands of levels
         text = "a value that can't be printed"
     return f"{text[:80]}{'…' if len(text) > 80 else ''} ({type(value).__name__})"

@@ -199,8 +199,8 @@ def _answer(
             payload = encode(action if type(action) in _PLAIN else _plain(action))
         except MemoryError:
             channel.fail(sequence, "memory_limit", "the action does not fit in memory")
-        except Exception as error:
-            channel.fail(sequence, "invalid_action", f"the action can't be sent: {error}")
+        except BaseException as error:  # converting it may run the policy's own methods
+            channel.fail(sequence, "invalid_action", f"the action can't be sent: {_text(error)}")
         if len(payload) > MAX_FRAME_BYTES:
             channel.fail(sequence, "invalid_action", f"the action has {len(payload)} bytes")
         send(answer, sequence, payload)
@@ -239,11 +239,15 @@ def _plain(value: Any, depth: int = 0) -> Any:
     )
 
 
-def _summary(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     try:
-        text = str(error)
+        return str(error)
     except BaseException:
-        text = "(its message can't be shown)"
+        return "(its message can't be shown)"
+
+
+def _summary(error: BaseException) -> str:
+    text = _text(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -322,6 +322,7 @@ class PolicyProcess:
         if self._end is None:
             end = self._zygote.finish(grace)
             if end is None or end["status"] is None:
+                self._zygote.close()  # it was lost: end what it can't end any more
                 self._end = PolicyEnd(None, True, False, b"", b"")
             else:
                 self._end = PolicyEnd(**end)
@@ -458,13 +459,15 @@ class PolicyProcess:
         """Read the failure that the policy process reported about itself."""
         try:
             report = self._decode(data, 9)
-        except (WireError, MemoryError) as error:
-            return self._protocol_error(str(error))
+        except (WireError, MemoryError):
+            report = None
         known = isinstance(report, dict) and report.keys() == {"code", "message", "traceback"}
         if not known or not all(isinstance(text, str) for text in report.values()):
             return self._protocol_error("a malformed failure report")
         if report["code"] not in _REPORTED_CODES:
-            return self._protocol_error("a failure code that it can't report")
+            return self._protocol_error(
+                "a malformed failure report: a code that is not its to report"
+            )
         return self._failed(
             FailureCode(report["code"]),
             shorten(report["message"], MAX_MESSAGE),

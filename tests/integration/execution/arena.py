@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import tempfile
@@ -238,7 +237,7 @@ def processes(directory: Path) -> list[Process]:
             command = (entry / "cmdline").read_bytes()
             environment = (entry / "environ").read_bytes()
             status = (entry / "stat").read_text().rpartition(")")[2].split()
-            where = os.readlink(entry / "cwd")
+            where = str((entry / "cwd").readlink())
         except OSError:
             continue
         if status[0] != "Z" and str(directory).encode() in command + environment:

@@ -334,18 +334,18 @@ WIRE = [
     _answers("map", b"\x81\x01\x01", INVALID, "needs one integer"),
     _answers("bytes", b"\xc4\x01x", INVALID, "needs one integer"),
     _answers("nested-list", b"\x91" * 400 + b"\x01", INVALID, "needs one integer"),
-    _sends("failure-without-fields", "frame(5, 2, b'\\x80')", "a malformed failure report"),
-    _sends("failure-empty", "frame(5, 2)", "a malformed failure report"),
-    _sends("failure-list", "frame(5, 2, b'\\x91\\x01')", "a malformed failure report"),
+    _sends("failure-without-fields", "frame(5, 2, b'\\x80')", "the policy process sent"),
+    _sends("failure-empty", "frame(5, 2)", "the policy process sent"),
+    _sends("failure-list", "frame(5, 2, b'\\x91\\x01')", "the policy process sent"),
     _sends(
         "failure-unknown-code",
         "frame(5, 2, b'\\x83\\xa4code\\xa1x\\xa7message\\xa1x\\xa9traceback\\xa1x')",
-        "a malformed failure report",
+        "the policy process sent",
     ),
     _sends(
         "failure-array",
         f"frame(5, 2, {Encoder().encode(np.ones(3))!r})",
-        "a malformed failure report",
+        "the policy process sent",
     ),
     _sends(
         "failure-in-own-words",

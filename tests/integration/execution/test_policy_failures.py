@@ -88,6 +88,13 @@ LATE = [
 MEMORY_CASES = [
     *_stages("grow", _GROW, MEMORY, "ran out of memory", repeats=1),
     *_stages("grow-small", _GROW_SMALL, MEMORY, "ran out of memory", repeats=1),
+    # What holds all the memory outlives the frame that ran out of it.
+    Case(
+        "act-grow-small-for-good",
+        in_act(f"global kept\n{_GROW_SMALL}"),
+        MEMORY,
+        "ran out of memory",
+    ),
     *_stages("huge-array", "np.ones((1 << 20, 1 << 20))", MEMORY, "ran out of memory"),
     *_stages("by-hand", "raise MemoryError('by hand')", MEMORY, "ran out of memory"),
     Case("act-huge-action", in_act("return np.zeros(1 << 25)"), MEMORY, "does not fit in memory"),
@@ -139,8 +146,18 @@ STARTING = [
     Case(
         "make-policy-without-parameter", "def make_policy(): ...\n", INIT, "make_policy: TypeError"
     ),
-    Case("returns-none", "def make_policy(context): ...\n", INIT, "make_policy returned NoneType"),
-    Case("returns-object", "def make_policy(context): return object()\n", INIT, "no method act"),
+    Case(
+        "make-policy-returns-none",
+        "def make_policy(context): ...\n",
+        INIT,
+        "make_policy returned NoneType",
+    ),
+    Case(
+        "make-policy-returns-object",
+        "def make_policy(context): return object()\n",
+        INIT,
+        "no method act",
+    ),
     Case(
         "act-not-callable",
         "class Policy:\n    act = 3\ndef make_policy(context): return Policy()\n",
@@ -204,7 +221,7 @@ def _returns(name: str, expression: str, text: str, benchmark: str = "toy") -> C
     return Case(f"returns-{name}", source, INVALID, text, step=1, benchmark=benchmark)
 
 
-_UNSENDABLE = "the action can't be sent: a value of type"
+_UNSENDABLE = "a value of type"
 INVALID_CASES = [
     _returns("nan", "float('nan')", "Discrete(3) needs one integer, got nan (float)"),
     _returns("inf", "float('inf')", "needs one integer, got inf"),
