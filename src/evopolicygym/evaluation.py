@@ -284,7 +284,7 @@ def evaluate(
         result = evaluator.evaluate(
             program,
             list(enumerate(episodes)),
-            directory=None if directory is None else Path(directory),
+            directory=None if directory is None else Path(directory).absolute(),
             on_outcome=on_outcome,
         )
     faults = [episode.environment_error for episode in result.episodes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -183,9 +184,12 @@ def read_tree(path: str | os.PathLike[str], limits: ProgramLimits) -> dict[str, 
         directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:
         raise ProgramError(f"{root} does not exist: expected a directory") from None
-    except OSError:
-        kind = "a symbolic link" if Path(root).is_symlink() else "not a readable directory"
-        raise ProgramError(f"{root} is {kind}: expected a directory") from None
+    except OSError as error:
+        link = error.errno in (errno.ELOOP, errno.ENOTDIR) and Path(root).is_symlink()
+        kind = "a symbolic link" if link else f"no readable directory ({error.strerror})"
+        raise ProgramError(f"{root[:200]} is {kind}: expected a directory") from None
+    except ValueError as error:
+        raise ProgramError(f"{root[:200]!a} is no path: {error}") from None
     files: dict[str, bytes] = {}
     links: dict[tuple[int, int], list[str]] = {}
     expected_links: dict[tuple[int, int], int] = {}

@@ -20,12 +20,24 @@ _MAX_TEXT = 2_000
 _MAX_DEPTH = 6
 
 _encode = msgspec.json.Encoder().encode
-loads = msgspec.json.Decoder().decode
+_decode = msgspec.json.Decoder().decode
 
 
 def dumps(value: Any) -> bytes:
     """Encode plain values on one line; non-finite floats become strings."""
     return _encode(finite(value))
+
+
+def loads(data: bytes) -> Any:
+    """Decode JSON.
+
+    Raises:
+        ValueError: It is not JSON, or nested beyond what Python can hold.
+    """
+    try:
+        return _decode(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def pretty(value: Any) -> bytes:

@@ -158,7 +158,7 @@ PLACES = [
     (f"{RUN} --exp-id {'é' * 100}", "can't name a directory"),
     ("init full --env toy", "full exists and is not empty"),
     ("init file --env toy", "file exists and is not empty"),
-    ("init file/below/it --env toy", "file/below/it can't be written: Not a directory"),
+    ("init file/below/it --env toy", "Not a directory"),
     (f"init {'x' * 300} --env toy", "File name too long"),
     (f"{EVALUATE} --trajectories file", "file"),
     (f"{EVALUATE} --trajectories file/below/it", "file/below/it"),
@@ -173,7 +173,7 @@ PROGRAMS = [
         ("nothing", "does not define make_policy"),
         ("linked", "more.py is a symbolic link"),
         ("link", "link is a symbolic link"),
-        ("file", "file is not a readable directory"),
+        ("file", "expected a directory"),
         ("x" * 300, "File name too long"),
     )
 ]

@@ -330,7 +330,7 @@ def test_evaluate(preloaded: Preloaded, tmp_path: Path, solved: Path) -> None:
         path = tmp_path / "kept" / f"{row['index']:06d}" / "trajectory.jsonl"
         lines = [json.loads(line) for line in path.read_bytes().splitlines()]
         assert len(lines) == row["steps"] + 1 == 21
-        assert sum(line.get("reward", 0) for line in lines) == row["total_reward"]
+        assert sum(line["reward"] or 0 for line in lines) == row["total_reward"]
         for line in lines:
             validator.validate(line)
     other = preloaded(*argv, "--seed", "1", cwd=tmp_path)

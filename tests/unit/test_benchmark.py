@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, fields, replace
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evopolicygym.benchmark import (
+    Artifact,
     BenchmarkSpec,
     Episode,
     EpisodeRecord,
@@ -26,7 +27,7 @@ BOX = {"type": "Box", "dtype": "float32", "shape": [2], "low": [-1, -1], "high":
 
 
 def spec(**changes: Any) -> BenchmarkSpec:
-    fields: dict[str, Any] = {
+    values: dict[str, Any] = {
         "id": "lab/walk",
         "description": "Walk.",
         "observation_space": BOX,
@@ -34,7 +35,7 @@ def spec(**changes: Any) -> BenchmarkSpec:
         "max_episode_steps": 100,
         "failure_return": -5.0,
     }
-    return BenchmarkSpec(**(fields | changes))
+    return BenchmarkSpec(**(values | changes))
 
 
 def record(score: float, *, failure: Failure | None = None) -> EpisodeRecord:
@@ -59,9 +60,27 @@ def test_defaults() -> None:
     assert (found.metadata, found.environment_parameters) == ({}, {})
 
 
-def test_a_spec_is_read_only() -> None:
+@pytest.mark.parametrize(
+    "value",
+    [
+        spec(),
+        Episode(1, 2),
+        record(1.0),
+        Failure(FailureCode.CRASH, "gone", 3),
+        Feedback(score=1.0),
+        Artifact("plot.png", b""),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_values_are_read_only(value: Any) -> None:
+    name = fields(value)[0].name
     with pytest.raises(FrozenInstanceError):
-        spec().failure_return = 0.0  # type: ignore[misc]
+        setattr(value, name, None)
+    assert not hasattr(value, "__dict__")
+
+
+def test_an_episode_of_one_step() -> None:
+    assert spec(max_episode_steps=1).max_episode_steps == 1
 
 
 @pytest.mark.parametrize(

@@ -392,8 +392,8 @@ def test_a_linked_root_is_refused(tree: Path, tmp_path: Path, suffix: str) -> No
     ("name", "message"),
     [
         ("nowhere", "does not exist: expected a directory"),
-        ("tree/policy.py", "is not a readable directory"),
-        ("tree/policy.py/x", "is not a readable directory"),
+        ("tree/policy.py", r"readable directory.*: expected a directory"),
+        ("tree/policy.py/x", r"readable directory.*: expected a directory"),
     ],
 )
 @pytest.mark.usefixtures("tree")
@@ -536,6 +536,13 @@ def test_files_that_disappear_after_the_listing(
 ) -> None:
     before_it_is_opened(monkeypatch, "policy.py", (tree / "weights.bin").unlink)
     with pytest.raises(ProgramError, match=r"^weights\.bin "):
+        Program.from_directory(tree)
+
+
+def test_what_disappeared_is_named_by_its_path(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree / "lib" / "a.py").write_bytes(b"")
+    before_it_is_opened(monkeypatch, "a.py", (tree / "lib" / "net.py").unlink)
+    with pytest.raises(ProgramError, match=r"^lib/net\.py "):
         Program.from_directory(tree)
 
 

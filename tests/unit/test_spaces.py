@@ -17,7 +17,9 @@ from evopolicygym.policy import Graph
 from evopolicygym.spaces import (
     InvalidActionError,
     ObservationError,
+    action_copier,
     action_reader,
+    array_layout,
     describe,
     observation_reader,
     observation_writer,
@@ -598,6 +600,36 @@ def test_an_integer_is_in_an_integer_box_or_refused(value: int, dtype: str) -> N
             action_reader(space)([value])
 
 
+@pytest.mark.parametrize(("space", "value", "expected"), ACCEPTED)
+def test_a_copy_of_an_action_shares_nothing_with_it(space: Any, value: Any, expected: Any) -> None:
+    def arrays(item: Any) -> list[Any]:
+        if isinstance(item, np.ndarray):
+            return [item]
+        parts = item.values() if isinstance(item, dict) else item
+        return [a for part in parts for a in arrays(part)] if isinstance(item, dict | tuple) else []
+
+    action = action_reader(space)(value)
+    copied = action_copier(space)(action)
+    assert same(copied, action)
+    for item in arrays(copied):
+        item[...] = 0
+    assert same(action, expected)
+
+
+@pytest.mark.parametrize(
+    ("space", "dtype", "shape"),
+    [
+        (BOX, "float32", (3,)),
+        (box(dtype="uint8"), "uint8", ()),
+        (GRID, "int64", (2,)),
+        (STARTED, "int64", (2, 2)),
+        (BIT_GRID, "int8", (2, 2)),
+    ],
+)
+def test_array_layout(space: dict[str, Any], dtype: str, shape: tuple[int, ...]) -> None:
+    assert array_layout(space) == (np.dtype(dtype), shape)
+
+
 # --------------------------------------------------------------- describing, checking
 
 
@@ -688,6 +720,17 @@ def test_well_formed_spaces(space: dict[str, Any]) -> None:
         (box(3, dtype="object"), "$.dtype"),
         (box(-1), "$.shape"),
         (discrete(0), "$.n"),
+        ({"type": "Discrete", "n": [3]}, "$"),
+        ({"type": "Discrete", "n": 3.0}, "$.n"),
+        ({"type": "Discrete", "n": True}, "$.n"),
+        ({"type": "Discrete", "n": 3, "start": "x"}, "$"),
+        ({"type": "Discrete", "n": 3, "start": 0.5}, "$"),
+        ({"type": "MultiDiscrete", "nvec": [3, 3], "start": [0, 0, 0]}, "$"),
+        ({"type": "MultiDiscrete", "nvec": [[3], [3, 3]]}, "$"),
+        ({"type": "MultiBinary", "shape": [-1]}, "$.shape"),
+        ({"type": "OneOf", "spaces": []}, "$"),
+        (box(2, low=1, high=[2, 0]), "$.low"),
+        (box(2, low=math.nan), "$.low"),
         ({"type": "MultiDiscrete", "nvec": [3, 0]}, "$.nvec"),
         (text(3, 2), "$"),
         ({"type": "Dict", "spaces": [BOX]}, "$.spaces"),
@@ -801,6 +844,8 @@ def test_written_observations(space: dict[str, Any], value: Any, written: Any) -
         pytest.param(GRAPH, (np.zeros((1, 2)), None), id="Graph too short"),
         pytest.param(GRAPH, (np.zeros((1, 3)), None, None), id="nodes of another shape"),
         pytest.param(GRAPH, (np.zeros((1, 2)), [0], [0, 0]), id="edge links of another shape"),
+        pytest.param(GRAPH, (np.zeros((1, 2)), [0], None), id="edges without links"),
+        pytest.param(NODES, (np.array([1]), [0], [[0, 0]]), id="edges where there are none"),
     ],
 )
 def test_observations_that_are_not_as_declared(space: dict[str, Any], value: Any) -> None:

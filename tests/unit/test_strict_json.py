@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import math
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -244,6 +244,39 @@ def test_long_arrays_are_described(size: int, expected: Any) -> None:
 
 def test_long_keys_are_cut() -> None:
     assert list(json_safe({"k" * 5_000: 1})) == ["k" * 2_000]
+
+
+class Color(Enum):
+    RED = 1
+    BLUE = 2
+
+
+@pytest.mark.parametrize(
+    ("keys", "names"),
+    [
+        ([2, None, True, 0.5], ["2", "None", "True", "0.5"]),
+        ([(0, 1), (1, 0)], ["(0, 1)", "(1, 0)"]),
+        ([Color.RED, Color.BLUE], ["Color.RED", "Color.BLUE"]),
+        ([np.int64(3), np.str_("a")], ["3", "a"]),
+        (["\ud800"], ["\\ud800"]),
+    ],
+)
+def test_keys_stay_apart(keys: list[Any], names: list[str]) -> None:
+    found = json_safe({key: number for number, key in enumerate(keys)})
+    assert found == {name: number for number, name in enumerate(names)}
+    assert strictly(dumps(found)) == found
+
+
+@pytest.mark.parametrize("wrap", [lambda number: number, lambda number: (number,)])
+def test_keys_that_can_not_be_printed(wrap: Any) -> None:
+    [key] = json_safe({wrap(10**5000): 1})
+    assert len(key) <= 2_001
+
+
+def test_text_that_grows_when_it_is_made_valid_is_cut_too() -> None:
+    found = json_safe("\ud800" * 2_000)
+    assert len(found) <= 2_001
+    assert strictly(dumps(found)) == found
 
 
 def nested(depth: int, kind: str) -> Any:

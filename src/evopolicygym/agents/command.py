@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,8 +44,11 @@ class Command:
             raise ConfigurationError(
                 "the command agent needs a program and its arguments, e.g. -- python agent.py"
             )
-        if any("\0" in argument for argument in self.argv):
-            raise ConfigurationError("an argument of the agent holds a NUL character")
+        for argument in self.argv:
+            if "\0" in argument or argument.encode("utf-8", "replace").decode() != argument:
+                raise ConfigurationError(
+                    f"argument {argument[:40]!a} of the agent is no UTF-8 text"
+                )
         find_executable(self.argv[0])
 
     def launch(self, task: AgentTask) -> AgentLaunch:
@@ -53,7 +57,7 @@ class Command:
         # The workspace is the current directory there; a script named from here must be found.
         rest = [
             str(Path(argument).absolute())
-            if not argument.startswith("-") and Path(argument).is_file()
+            if not argument.startswith("-") and os.path.isfile(argument)  # noqa: PTH113 - never raises
             else argument
             for argument in self.argv[1:]
         ]

@@ -32,15 +32,19 @@ def command(
     from evopolicygym.envs import load
     from evopolicygym.evaluation import EvaluationConfig, evaluate
     from evopolicygym.program import Program
+    from evopolicygym.run.record import prepare_directory
 
     config = EvaluationConfig(
         split=split, episodes=episodes, seed=seed, episode_timeout_seconds=timeout
     )
     chosen = execution_named(execution)
     snapshot = Program.from_directory(program)
+    benchmark = load(env)
+    if trajectories is not None:
+        prepare_directory(trajectories)
     result = evaluate(
         snapshot,
-        load(env),
+        benchmark,
         execution=chosen,
         config=config,
         jobs=jobs,

@@ -23,6 +23,7 @@ def command(
     from evopolicygym.envs import known_ids, load
     from evopolicygym.envs.starter import starter_program
     from evopolicygym.errors import ConfigurationError
+    from evopolicygym.run.record import prepare_directory
 
     if list_envs:
         ids = known_ids()
@@ -33,13 +34,9 @@ def command(
         return
     if directory is None or env is None:
         raise ConfigurationError("expected DIRECTORY and --env ID, e.g. init my-policy --env toy")
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise ConfigurationError(f"{directory} exists and is not empty: name a new directory")
     program = starter_program(load(env))
-    try:
-        program.write_to(directory)
-    except OSError as error:
-        raise ConfigurationError(f"{directory} can't be written: {error.strerror}") from error
+    prepare_directory(directory)
+    program.write_to(directory)
     if json:
         print_json({"directory": str(directory), "program_digest": program.digest})
     else:

@@ -62,7 +62,7 @@ def print_json(value: Any) -> None:
 
 def notice(text: str) -> None:
     """Print a line for a person to stderr."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(text.encode("utf-8", "backslashreplace").decode() + "\n")
     sys.stderr.flush()
 
 
@@ -83,6 +83,13 @@ def reported(command: Callable[P, R]) -> Callable[P, R]:
             fail(re.sub(r"\$[.\w]+", lambda m: _OPTIONS.get(m[0], m[0]), str(error)), USAGE)
         except EvoPolicyGymError as error:
             fail(str(error), FAILED)
+        except BrokenPipeError:  # e.g. `evopolicygym … | head`
+            raise
+        except OSError as error:
+            named = f"{error.filename}: " if error.filename else ""
+            fail(f"{named[:200]}{error.strerror or error}", USAGE)
+        except UnicodeEncodeError as error:
+            fail(f"a name is no UTF-8 text: {error.reason}", USAGE)
         except KeyboardInterrupt:
             fail("interrupted", INTERRUPTED)
 

@@ -79,9 +79,13 @@ def command(
 
     if root is not None and (model is not None or exp_id is not None):
         raise ConfigurationError("--root replaces the layout: leave out --model and --exp-id")
-    for option, size in (("--valid-size", valid_size), ("--final-size", final_size)):
-        if size < 0:
-            raise ConfigurationError(f"{option} is {size}, expected 0 or more")
+    for option, size, least in (
+        ("--valid-size", valid_size, 0),
+        ("--final-size", final_size, 0),
+        ("--candidates", candidates, 1),
+    ):
+        if size < least:
+            raise ConfigurationError(f"{option} is {size}, expected {least} or more")
     config = RunConfig(
         max_submissions=max_submissions,
         episode_budget=budget,
@@ -100,7 +104,9 @@ def command(
     chosen = execution_named(execution)
     benchmark = load(env)
     start = starter_program(benchmark) if program is None else Program.from_directory(program)
-    record = root or run_directory(runs, model or provider.model or provider.name, env, exp_id)
+    if model is None:
+        model = provider.model or provider.name
+    record = run_directory(runs, model, env, exp_id) if root is None else root
     with RunProgress(budget) as progress:
         result = _played(
             run,
@@ -124,7 +130,7 @@ def _played(call: Callable[..., RunResult], *arguments: Any, **options: Any) -> 
     """Play; a record that can't be written now is a failed Run, not a usage error."""
     try:
         return call(*arguments, **options)
-    except RecordError as error:
+    except (RecordError, OSError) as error:
         fail(str(error), FAILED)
 
 

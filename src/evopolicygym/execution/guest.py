@@ -11,6 +11,7 @@ import linecache
 import mmap
 import os
 import random
+import resource
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -23,9 +24,12 @@ from evopolicygym.execution.wire import HEADER, MAX_FRAME_BYTES, Decoder, Encode
 from evopolicygym.policy import PolicyContext
 from evopolicygym.spaces import observation_reader
 
-__all__ = ["MAX_MESSAGE", "MAX_TRACEBACK", "serve", "shorten"]
+__all__ = ["MAX_MESSAGE", "MAX_TRACEBACK", "MEMORY_RESERVE", "serve", "shorten"]
 
 _MAX_TRACEBACK_FRAMES = 20
+MEMORY_RESERVE = 64 * 2**20
+"""Address space beyond a policy's limit that is left for reporting that it ran out, bytes."""
+
 MAX_MESSAGE = 2_000
 MAX_TRACEBACK = 16_000
 """Characters of a failure's message and traceback that are kept."""
@@ -68,6 +72,9 @@ class _Channel:
 
     def fail(self, sequence: int, code: str, message: str, trace: str = "") -> NoReturn:
         """Report the failure that ends this Episode, then end the process."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        if soft < hard:
+            resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
         flush_output()
         report = {
             "code": code,
@@ -131,6 +138,8 @@ def serve(
     random.seed(context.policy_seed)
     np.random.seed(context.policy_seed)
     restore = observation_reader(context.observation_space)
+    # Children that the policy forks can neither answer for it nor hold its pipes open.
+    os.register_at_fork(after_in_child=lambda: os.closerange(read_fd, write_fd + 1))
     try:
         before_policy()
         act = _build(channel, context, program_directory)

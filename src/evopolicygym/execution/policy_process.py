@@ -23,7 +23,7 @@ import msgspec
 from evopolicygym.benchmark import Failure, FailureCode
 from evopolicygym.execution.guest import MAX_MESSAGE, MAX_TRACEBACK, shorten
 from evopolicygym.execution.process import THREAD_VARIABLES
-from evopolicygym.execution.process_tree import is_subreaper, kill_children
+from evopolicygym.execution.process_tree import children, is_subreaper, kill_children
 from evopolicygym.execution.wire import HEADER, MAX_FRAME_BYTES, Decoder, Encoder, Kind, WireError
 from evopolicygym.execution.zygote import CONTROL_BYTES
 
@@ -38,6 +38,11 @@ __all__ = [
 
 _SLICE_SECONDS = 0.25
 """How often a silent policy is checked for having died behind pipes that others hold open."""
+
+_START_SECONDS = 120.0  # importing numpy on a machine that is very busy
+
+_CLOSE_GRACE_SECONDS = 2.0
+"""How long a process that closed its pipes has to end, so that it counts as ended by itself."""
 
 _READ_BYTES = 1 << 16  # a pipe's capacity
 _KIND_BYTE = 4  # position of the kind in a frame
@@ -102,6 +107,7 @@ class Zygote:
         self._control: socket.socket | None = None
         self._generation = 0
         self._ready = False
+        self._bystanders: frozenset[int] = frozenset()
         self._start()
 
     def _start(self) -> None:
@@ -121,7 +127,7 @@ class Zygote:
                 stderr=None,
                 start_new_session=True,
             )
-        ours.settimeout(120.0)
+        ours.settimeout(_START_SECONDS)
         self._control = ours
 
     def wait_ready(self) -> None:
@@ -139,10 +145,13 @@ class Zygote:
         data = self._control.recv(CONTROL_BYTES)
         return msgspec.msgpack.decode(data) if data else None
 
-    def _request(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> dict[str, Any] | None:
-        """Send one control message; None means that the zygote is gone."""
+    def _request(
+        self, message: dict[str, Any], fds: tuple[int, ...] = (), *, patience: float = 15.0
+    ) -> dict[str, Any] | None:
+        """Send one control message; None means that the zygote is gone, or was stopped."""
         assert self._control is not None
         try:
+            self._control.settimeout(patience)
             socket.send_fds(self._control, [msgspec.msgpack.encode(message)], fds)
             return self._receive()
         except OSError:
@@ -166,12 +175,14 @@ class Zygote:
             "limits": dict(limits),
             "shared_bytes": shared_bytes,
         }
+        # Whatever an Environment has started by now is not the policy's.
+        self._bystanders = frozenset(children(os.getpid()))
         to_policy, from_policy = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
         try:
             fds = (to_policy[0], from_policy[1], *([shared.fd] if shared else []))
             reply = self._request(request, fds)
             if reply is None:
-                self.close()
+                self.close(lost=True)
                 self._start()
                 self.wait_ready()
                 reply = self._request(request, fds)
@@ -189,21 +200,24 @@ class Zygote:
 
     def finish(self, grace: float) -> dict[str, Any] | None:
         """End the current policy process with all it started; None if the zygote was lost."""
-        return self._request({"op": "finish", "grace": grace})
+        return self._request({"op": "finish", "grace": grace}, patience=grace + 20.0)
 
-    def close(self) -> None:
-        """End the zygote; it ends what is left of its policy first."""
+    def close(self, *, lost: bool = False) -> None:
+        """End the zygote; it ends what is left of its policy first.
+
+        Args:
+            lost: It was killed or stopped and can't end anything: that is done here then.
+        """
         if self._control is not None:
             self._control.close()
         if self._process is not None:
             try:
-                self._process.wait(timeout=15)
+                self._process.wait(timeout=0 if lost else 15)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        # A zygote that a policy killed could not clean up. What it had started is ours then.
-        if is_subreaper():
-            kill_children()
+        if lost and is_subreaper():
+            kill_children(keep=self._bystanders)
         shutil.rmtree(self._root, ignore_errors=True)
 
 
@@ -322,7 +336,7 @@ class PolicyProcess:
         if self._end is None:
             end = self._zygote.finish(grace)
             if end is None or end["status"] is None:
-                self._zygote.close()  # it was lost: end what it can't end any more
+                self._zygote.close(lost=True)
                 self._end = PolicyEnd(None, True, False, b"", b"")
             else:
                 self._end = PolicyEnd(**end)
@@ -442,7 +456,7 @@ class PolicyProcess:
 
     def _gone(self) -> PolicyFailedError:
         """The channel closed: did the process end, or did it only close its descriptors?"""
-        end = self._collect(grace=_SLICE_SECONDS)
+        end = self._collect(grace=_CLOSE_GRACE_SECONDS)
         if end.status is None:
             return self._failed(FailureCode.CRASH, "the policy process was lost")
         if not end.own_exit:

@@ -10,8 +10,16 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Collection
 
-__all__ = ["become_subreaper", "children", "die_with_parent", "is_subreaper", "kill_children"]
+__all__ = [
+    "become_subreaper",
+    "children",
+    "die_with_parent",
+    "is_subreaper",
+    "kill_children",
+    "reap",
+]
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER = 36
@@ -76,10 +84,11 @@ def _descendants(pid: int) -> list[int]:
     return found
 
 
-def kill_children(*, timeout: float = 10.0) -> bool:
+def kill_children(*, keep: Collection[int] = (), timeout: float = 10.0) -> bool:
     """SIGKILL and reap every descendant of this (subreaper) process.
 
     Args:
+        keep: Children to leave alone, with all of theirs.
         timeout: Seconds to keep trying; a process in uninterruptible sleep can't be ended.
 
     Returns:
@@ -87,7 +96,10 @@ def kill_children(*, timeout: float = 10.0) -> bool:
     """
     deadline = time.monotonic() + timeout
     while True:
-        victims = _descendants(os.getpid())
+        own = [pid for pid in children(os.getpid()) if pid not in keep]
+        if not own:
+            return True
+        victims = own + [pid for child in own for pid in _descendants(child)]
         # Stop all before killing any, so that a fork bomb can't outrun the loop.
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for victim in victims:
@@ -95,11 +107,14 @@ def kill_children(*, timeout: float = 10.0) -> bool:
                     os.kill(victim, number)
                 except OSError:
                     continue
-        if reap():
-            return True
+        for pid in own:
+            try:
+                os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                continue
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.002)
+        time.sleep(0.001)
 
 
 def reap() -> bool:

@@ -222,8 +222,10 @@ def _become_policy(
             number = getattr(resource, f"RLIMIT_{name}")
             _, hard = resource.getrlimit(number)
             if hard != resource.RLIM_INFINITY:
-                value = min(value, hard)
-            resource.setrlimit(number, (value, value))
+                value = min(value, hard - (guest.MEMORY_RESERVE if name == "AS" else 0))
+            # Room to say so where the memory ran out: the guest raises the soft limit then.
+            room = guest.MEMORY_RESERVE if name == "AS" else 0
+            resource.setrlimit(number, (value, value + room))
 
     guest.serve(read_fd, write_fd, request["program"], shared, apply_limits)
 

@@ -92,7 +92,7 @@ class SessionClient:
             )
         connection = _UnixConnection(self._path, timeout=_POLL_SECONDS + 60)
         try:
-            payload = None if body is None else json.dumps(body)
+            payload = None if body is None else json.dumps(body).encode()
             connection.request(method, route, payload, {"Content-Type": "application/json"})
             response = connection.getresponse()
             content = response.read()
@@ -106,8 +106,15 @@ class SessionClient:
             raise RefusedError(
                 "host_failure", f"the session answered {response.status} without JSON"
             ) from None
+        if not isinstance(answer, dict):
+            raise RefusedError("host_failure", "the session's answer is no JSON object")
         if response.status >= 400:
-            raise RefusedError(answer["error"]["code"], answer["error"]["message"])
+            detail = answer.get("error")
+            if not isinstance(detail, dict):
+                detail = {}
+            raise RefusedError(
+                str(detail.get("code", "host_failure")), str(detail.get("message", "no message"))
+            )
         return answer
 
     def info(self) -> dict[str, Any]:
@@ -122,7 +129,7 @@ class SessionClient:
         body = {
             "program": program,
             "episodes": episodes,
-            "request_id": request_id or secrets.token_hex(8),
+            "request_id": secrets.token_hex(8) if request_id is None else request_id,
         }
         answer: dict[str, Any] = self.request("POST", "/submit", body)
         return answer
@@ -161,6 +168,13 @@ class _Parser(argparse.ArgumentParser):
         self.exit(_INVALID, f"{self.prog}: {message}\n")
 
 
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < math.inf:
+        raise ValueError(text)
+    return seconds
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="evopolicygym-session",
@@ -172,11 +186,13 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument("--episodes", required=True, help='selector such as "0:2,4:8"')
     submit.add_argument("--request-id", help="sending the same id again is charged once")
     submit.add_argument("--no-wait", action="store_true", help="return before the evaluation ends")
-    submit.add_argument("--timeout", type=float, help="seconds to wait; `wait` picks it up again")
+    submit.add_argument(
+        "--timeout", type=_seconds, help="seconds to wait; `wait` picks it up again"
+    )
     commands.add_parser("status", help="budget, limits and all Submissions so far")
     wait = commands.add_parser("wait", help="wait for a Submission and print its receipt")
     wait.add_argument("submission", help="e.g. submission-000001")
-    wait.add_argument("--timeout", type=float, help="seconds to wait")
+    wait.add_argument("--timeout", type=_seconds, help="seconds to wait")
     finish = commands.add_parser("finish", help="end the search and hand over candidates")
     finish.add_argument("submissions", nargs="+", help="best first; one unless Validation is on")
     return parser

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -19,7 +20,10 @@ def safe_name(name: str) -> str:
         ConfigurationError: It is empty or too long.
     """
     # quote() leaves dots alone, and "." and ".." are no names of their own.
-    quoted = quote(name, safe=" +,=@")
+    try:
+        quoted = quote(name, safe=" +,=@")
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{name[:40]!a} is no UTF-8 text") from None
     if quoted.startswith("."):
         quoted = "%2E" + quoted[1:]
     if not name or len(quoted) > _MAX_NAME_BYTES:
@@ -47,6 +51,6 @@ def run_directory(runs: Path, model: str, benchmark_id: str, exp_id: str | None)
     if exp_id is not None:
         return parent / safe_name(exp_id)
     number = 1
-    while (parent / f"run-{number:03d}").exists():
+    while os.path.lexists(parent / f"run-{number:03d}"):  # False, not an error, for bad paths
         number += 1
     return parent / f"run-{number:03d}"

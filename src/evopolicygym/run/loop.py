@@ -167,11 +167,12 @@ class _Run:
         self.ledger = stack.enter_context(
             Ledger(record.root / "ledger.jsonl", budget=config.episode_budget)
         )
-        workers = stack.enter_context(
+        self.workers = stack.enter_context(
             WorkerPool(execution, jobs=config.jobs, directory=self.runtime / "w")
         )
+        self.session: Session | None = None
         self.evaluator = Evaluator(
-            benchmark, workers, episode_timeout=config.episode_timeout_seconds
+            benchmark, self.workers, episode_timeout=config.episode_timeout_seconds
         )
 
     # ------------------------------------------------------------------- the phases
@@ -186,14 +187,22 @@ class _Run:
             reason, message, session = self._search()
             result = self._measure(reason, message, session)
         except KeyboardInterrupt:
+            self._settle()
             self._write_end(TerminalReason.INTERRUPTED, "interrupted", None, (), None, None, None)
             raise
         except EvoPolicyGymError as error:
+            self._settle()
             self._write_end(TerminalReason.HOST_FAILURE, str(error), None, (), None, None, None)
             raise
         finally:
             shutil.rmtree(self.record.staging, ignore_errors=True)
         return result
+
+    def _settle(self) -> None:
+        """Drop what is being evaluated, so that the account is final when it is written."""
+        self.workers.close()
+        if self.session is not None:
+            self.session.close(timeout=5.0)
 
     def _search(self) -> tuple[TerminalReason, str | None, Session]:
         """Serve the session while the agent runs."""
@@ -206,6 +215,7 @@ class _Run:
             self._evaluate_submission,
             deadline=deadline,
         )
+        self.session = session
         socket = self.runtime / "session.sock"
         launch = self.agent.launch(
             AgentTask(self.record.workspace, self.task, derive_seed(self.config.seed, "agent"))

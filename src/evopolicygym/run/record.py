@@ -29,15 +29,17 @@ __all__ = ["RunRecord", "now", "prepare_directory", "versions"]
 
 
 def prepare_directory(path: Path) -> None:
-    """Check that a record can be written at `path`, and create the directory.
+    """Check that `path` is new or an empty directory, and create it.
 
     Raises:
         ConfigurationError: It exists and is not empty, or can't be created.
     """
+    if str(path).encode("utf-8", "replace").decode() != str(path):
+        raise ConfigurationError(f"{str(path)!a}: a path must be UTF-8 text")
     try:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise ConfigurationError(
-                f"{path} exists and is not empty: a Run needs a directory of its own"
+                f"{path} exists and is not empty: name a new or an empty directory"
             )
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from evopolicygym.benchmark import Benchmark, Episode
 from evopolicygym.errors import ConfigurationError, RecordError
-from evopolicygym.evaluation import EpisodeSummary, Evaluator
+from evopolicygym.evaluation import EpisodeSummary, Evaluator, positive_seconds
 from evopolicygym.execution.pool import WorkerPool
 from evopolicygym.execution.process import ProcessExecution
 from evopolicygym.execution.runtime_directory import runtime_directory
@@ -108,7 +108,12 @@ def replay(
         raise RecordError(f"{home / 'program'} is not the Program that was submitted")
     row = recorded[index]
     episode = Episode(row.environment_seed, row.policy_seed, row.scenario)
-    timeout = float(run.config["episode_timeout_seconds"])
+    try:
+        timeout = positive_seconds(
+            "$.config.episode_timeout_seconds", run.config.get("episode_timeout_seconds")
+        )
+    except ConfigurationError as error:
+        raise RecordError(f"{Path(record) / 'run.json'}: {error}") from None
     with runtime_directory() as runtime, WorkerPool(execution, jobs=1, directory=runtime) as pool:
         result = Evaluator(benchmark, pool, episode_timeout=timeout).evaluate(
             program, [(index, episode)]

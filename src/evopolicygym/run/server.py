@@ -60,7 +60,8 @@ HTTP_STATUS: dict[SessionErrorCode, int] = {
 
 
 def _refusal(code: SessionErrorCode, message: str, status: int | None = None) -> JSONResponse:
-    body = ErrorBody(error=ErrorDetail(code=code, message=message))
+    text = message.encode("utf-8", "backslashreplace").decode()  # it may quote any request
+    body = ErrorBody(error=ErrorDetail(code=code, message=text))
     return JSONResponse(body.model_dump(mode="json"), status or HTTP_STATUS[code])
 
 
@@ -171,6 +172,7 @@ class SessionServer:
         config = uvicorn.Config(
             app,
             log_config=None,
+            log_level="critical",
             access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=2,

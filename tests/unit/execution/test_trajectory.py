@@ -148,18 +148,23 @@ def test_lines_are_strict_json_whatever_the_observation_holds(tmp_path: Path, va
         pytest.param({"number": np.longdouble(1)}, id="long double"),
         pytest.param({"huge": 10**5000}, id="5000 digits"),
         pytest.param({1: object()}, id="object"),
+        pytest.param({"\ud800": 1}, id="lone surrogate in a key"),
+        pytest.param({"k" * 100_000: 1}, id="long key"),
+        pytest.param({10**5000: 1}, id="key of 5000 digits"),
+        pytest.param({(0, 1): 1, (1, 0): 2, None: 3}, id="other keys"),
     ],
 )
 def test_no_info_breaks_the_spool(tmp_path: Path, info: dict[str, Any]) -> None:
     play(DISCRETE, [0, 1], [(0, 0.0, False, False, info)], tmp_path)
     first, last = lines(tmp_path)
-    assert list(first["info"]) == [str(key) for key in info]
+    assert len(first["info"]) == len(info)
+    assert max(map(len, first["info"])) <= 2_001
     assert last["t"] == 1
 
 
-@pytest.mark.parametrize("what", ["observation", "info", "action"])
+@pytest.mark.parametrize("what", ["observation", "info"])
 def test_what_was_handed_over_may_change_afterwards(tmp_path: Path, what: str) -> None:
-    """Environments work on their arrays in place, and on the action too."""
+    """Environments work on their own arrays in place; of the action they get a copy."""
     found = []
     for name in ("kept", "changed"):
         encoder, space = Encoder(), {"type": "Dict", "spaces": {"a": box(2)}}
@@ -174,8 +179,6 @@ def test_what_was_handed_over_may_change_afterwards(tmp_path: Path, what: str) -
                 continue
             if what == "observation":
                 observation["a"][:] = 99
-            elif what == "action":
-                action[:] = 99
             else:
                 info["list"].append(99)
                 info["array"][:] = 99
@@ -341,6 +344,11 @@ def test_text_is_cut_at_its_limit(tmp_path: Path, limit: int) -> None:
     assert (tmp_path / "trajectory.jsonl").stat().st_size <= limit
     assert [line["t"] for line in written] == list(range(len(written)))
     assert len(written) >= limit // 100 - 1
+
+
+def test_default_limits() -> None:
+    assert INLINE_ITEMS == 256
+    assert SpoolLimits() == SpoolLimits(32 * 1024 * 1024, 256 * 1024 * 1024)
 
 
 def test_text_that_fits_exactly_is_not_cut(tmp_path: Path) -> None:

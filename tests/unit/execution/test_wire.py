@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from evopolicygym.execution.wire import (
     HEADER,
+    MAX_FRAME_BYTES,
     SHARED_THRESHOLD,
     Decoder,
     Encoder,
@@ -109,6 +110,11 @@ values = st.recursive(
 def test_a_header_is_length_kind_and_number() -> None:
     assert HEADER.pack(3, Kind.ACTION, 7) == bytes([3, 0, 0, 0, 4, 7, 0, 0, 0])
     assert HEADER.size == 9
+
+
+def test_sizes() -> None:
+    assert MAX_FRAME_BYTES == 64 * 1024 * 1024
+    assert SHARED_THRESHOLD == 16 * 1024
 
 
 def test_kinds_never_change_their_number() -> None:
