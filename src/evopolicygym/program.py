@@ -70,6 +70,9 @@ class Program:
         ordered = MappingProxyType({path: bytes(self.files[path]) for path in sorted(self.files)})
         if ENTRYPOINT not in ordered:
             raise ProgramError(f"{ENTRYPOINT} is missing: it must define make_policy(context)")
+        for path in ordered:
+            if not all(part not in ("", ".", "..") for part in path.split("/")) or "\0" in path:
+                raise ProgramError(f"{path!r} is no relative path below the Program's directory")
         source = ordered[ENTRYPOINT]
         # A star import may bind the name without spelling it; anything else has to spell it.
         if not re.search(rb"\bmake_policy\b|\bimport\s*\*", source):
@@ -186,7 +189,7 @@ def read_tree(path: str | os.PathLike[str], limits: ProgramLimits) -> dict[str, 
         raise ProgramError(f"{root} does not exist: expected a directory") from None
     except OSError as error:
         link = error.errno in (errno.ELOOP, errno.ENOTDIR) and Path(root).is_symlink()
-        kind = "a symbolic link" if link else f"no readable directory ({error.strerror})"
+        kind = "a symbolic link" if link else f"not a readable directory ({error.strerror})"
         raise ProgramError(f"{root[:200]} is {kind}: expected a directory") from None
     except ValueError as error:
         raise ProgramError(f"{root[:200]!a} is no path: {error}") from None
@@ -234,6 +237,7 @@ def _prefixes(name: str) -> Iterator[str]:
 
 
 _MAX_DEPTH = 64
+_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 def _walk(directory: int, prefix: str) -> Iterator[tuple[str, str, int]]:
@@ -253,11 +257,14 @@ def _walk(directory: int, prefix: str) -> Iterator[tuple[str, str, int]]:
             raise ProgramError(f"{shown}: file names must be UTF-8") from None
         if "\\" in entry.name or any(ord(char) < 32 for char in entry.name):
             raise ProgramError(f"{name!r}: no backslash or control character in file names")
-        mode = os.stat(entry.name, dir_fd=directory, follow_symlinks=False).st_mode
-        if stat.S_ISDIR(mode):
-            child = os.open(
-                entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory
+        try:
+            mode = os.stat(entry.name, dir_fd=directory, follow_symlinks=False).st_mode
+            child = (
+                os.open(entry.name, _OPEN_DIRECTORY, dir_fd=directory) if stat.S_ISDIR(mode) else -1
             )
+        except OSError as error:
+            raise ProgramError(f"{name} can't be read: {error.strerror}; submit again") from None
+        if child >= 0:
             try:
                 yield from _walk(child, name + "/")
             finally:

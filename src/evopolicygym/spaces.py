@@ -30,6 +30,7 @@ __all__ = [
     "InvalidActionError",
     "ObservationError",
     "Space",
+    "action_bytes_limit",
     "action_copier",
     "action_reader",
     "array_layout",
@@ -100,10 +101,7 @@ def _validate(space: Space, path: str) -> None:
     if kind == "Box":
         _validate_box(space, path)
     elif kind in ("Discrete", "MultiDiscrete"):
-        name = "n" if kind == "Discrete" else "nvec"
-        counts = np.asarray(space[name])
-        if counts.dtype.kind not in "iu" or not counts.size or counts.min() < 1:
-            raise ValueError(f"{path}.{name} is {space[name]!r}, expected integers >= 1")
+        _validate_counts(space, path)
     elif kind == "Text":
         if not 0 <= space["min_length"] <= space["max_length"]:
             raise ValueError(f"{path}: expected 0 <= min_length <= max_length")
@@ -115,6 +113,8 @@ def _validate(space: Space, path: str) -> None:
     elif kind in ("Tuple", "OneOf"):
         if not isinstance(space["spaces"], list | tuple):
             raise ValueError(f"{path}.spaces is no list of spaces")
+        if kind == "OneOf" and not space["spaces"]:
+            raise ValueError(f"{path}.spaces is empty: a OneOf needs a branch")
         for index, child in enumerate(space["spaces"]):
             validate_space(child, f"{path}.spaces[{index}]")
     elif kind == "Sequence":
@@ -125,6 +125,22 @@ def _validate(space: Space, path: str) -> None:
                 validate_space(space[name], f"{path}.{name}")
                 if space[name]["type"] not in ("Box", "Discrete"):
                     raise ValueError(f"{path}.{name} must be a Box or Discrete")
+
+
+def _validate_counts(space: Space, path: str) -> None:
+    """Check `n` of a Discrete or `nvec` of a MultiDiscrete, and `start`."""
+    name = "n" if space["type"] == "Discrete" else "nvec"
+    start = space.get("start", 0)
+    try:
+        counts, first = np.asarray(space[name]), np.asarray(start)
+    except ValueError:
+        raise ValueError(f"{path}.{name} and start must be rectangular") from None
+    if counts.dtype.kind not in "iu" or not counts.size or counts.min() < 1:
+        raise ValueError(f"{path}.{name} is {space[name]!r}, expected integers >= 1")
+    if name == "n" and counts.shape != ():
+        raise ValueError(f"{path}.n is {space['n']!r}, expected one integer")
+    if first.dtype.kind not in "iu" or first.shape not in ((), counts.shape):
+        raise ValueError(f"{path}.start is {start!r}, expected integers like {name}")
 
 
 def _validate_box(space: Space, path: str) -> None:
@@ -185,6 +201,26 @@ def array_layout(space: Space) -> tuple[np.dtype[Any], tuple[int, ...]]:
     if space["type"] == "MultiDiscrete":
         return np.dtype(np.int64), np.shape(space["nvec"])
     return np.dtype(np.int8), tuple(int(n) for n in space["shape"])
+
+
+def action_bytes_limit(space: Space) -> int | None:
+    """Return a generous bound of one encoded action, bytes; None where the space has none.
+
+    Numbers take at most 9 bytes in msgpack, whatever the dtype they are meant for.
+    """
+    kind = space["type"]
+    if kind in ("Sequence", "Graph"):
+        return None
+    if kind == "Text":
+        return 4 * int(space["max_length"]) + 64
+    children = space.get("spaces", ())
+    parts = [
+        action_bytes_limit(child)
+        for child in (children.values() if isinstance(children, Mapping) else children)
+    ]
+    if None in parts:
+        return None
+    return 256 + 32 * space_nbytes(space) + sum(part or 0 for part in parts)
 
 
 # ---------------------------------------------------------------------------- actions
@@ -475,7 +511,9 @@ def _graph_action(space: Space) -> Convert:
 
     def read(value: Any) -> Graph:
         if isinstance(value, Mapping):
-            value = (value.get("nodes"), value.get("edges"), value.get("edge_links"))
+            if not value.keys() <= set(Graph._fields):
+                raise InvalidActionError(f"Graph has the keys {Graph._fields}, got {sorted(value)}")
+            value = tuple(value.get(name) for name in Graph._fields)
         items = _items(value, space)
         if len(items) != 3:
             raise InvalidActionError("Graph needs (nodes, edges, edge_links)")
@@ -574,6 +612,8 @@ def observation_writer(space: Space) -> Convert:
         nodes = np.asarray(value[0], dtype=node_dtype)
         edges = None if value[1] is None else np.asarray(value[1], dtype=edge_dtype)
         links = None if value[2] is None else np.asarray(value[2], dtype=np.int32)
+        if edge is None and edges is not None:
+            raise ObservationError("this Graph has no edges: edges and edge_links are None")
         if nodes.shape[1:] != node_shape or (edges is not None and edges.shape[1:] != edge_shape):
             raise ObservationError(f"nodes or edges are not of shape {node_shape}, {edge_shape}")
         if (edges is None) != (links is None) or (

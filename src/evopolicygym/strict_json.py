@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-__all__ = ["dumps", "json_safe", "loads", "pretty"]
+__all__ = ["dumps", "finite", "json_key", "json_safe", "loads", "pretty"]
 
 _MAX_ITEMS = 256
 _MAX_TEXT = 2_000
@@ -71,8 +71,8 @@ def json_safe(value: Any, depth: int = 0) -> Any:
     if isinstance(value, float | np.floating):
         return finite(float(value))
     if isinstance(value, str):
-        text = str(value) if len(value) <= _MAX_TEXT else str(value[:_MAX_TEXT]) + "…"
-        return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate is no text
+        text = _bounded(value)
+        return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "…"
     if isinstance(value, np.bool_ | np.integer):
         return json_safe(value.item(), depth)
     if isinstance(value, np.generic):
@@ -85,7 +85,7 @@ def json_safe(value: Any, depth: int = 0) -> Any:
         return json_safe(value.tolist(), depth)
     if isinstance(value, Mapping):
         items = list(value.items())[:_MAX_ITEMS]
-        return {_key(key): json_safe(item, depth + 1) for key, item in items}
+        return {json_key(key): json_safe(item, depth + 1) for key, item in items}
     if isinstance(value, list | tuple | set | frozenset):
         items = sorted(value, key=repr) if isinstance(value, set | frozenset) else list(value)
         cut = [json_safe(item, depth + 1) for item in items[:_MAX_ITEMS]]
@@ -93,9 +93,21 @@ def json_safe(value: Any, depth: int = 0) -> Any:
     return type(value).__name__
 
 
-def _key(value: Any) -> str:
-    shown = json_safe(value, _MAX_DEPTH)
-    return shown[:_MAX_TEXT] if isinstance(shown, str) else str(shown)
+def json_key(value: Any) -> str:
+    """Return a mapping's key as bounded, well-formed text."""
+    if isinstance(value, str):
+        return _bounded(value)[:_MAX_TEXT]
+    if isinstance(value, int | np.integer | np.floating | float):
+        return str(json_safe(value))
+    try:
+        return _bounded(str(value))[:_MAX_TEXT]
+    except Exception:
+        return type(value).__name__
+
+
+def _bounded(text: str) -> str:
+    """Return well-formed text; a lone surrogate is none."""
+    return str(text)[: _MAX_TEXT + 1].encode("utf-8", "backslashreplace").decode()
 
 
 def _long_integer(value: int) -> str:

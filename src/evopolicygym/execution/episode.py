@@ -25,6 +25,7 @@ from evopolicygym.execution.policy_process import PolicyFailedError, PolicyProce
 from evopolicygym.execution.trajectory import SpoolLimits, TrajectorySpool
 from evopolicygym.spaces import (
     InvalidActionError,
+    action_bytes_limit,
     action_copier,
     action_reader,
     observation_writer,
@@ -157,7 +158,7 @@ def play_episode(
         tally = _Tally()
         failure: Failure | None = None
         try:
-            policy.start(_context(spec, episode), timeout)
+            policy.start(_context(spec, episode), timeout, action_bytes_limit(spec.action_space))
             _loop(environment, observation, spec, policy, spool, tally, beat)
         except PolicyFailedError as error:
             failure = error.failure

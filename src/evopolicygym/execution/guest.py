@@ -45,6 +45,8 @@ class _Channel:
         self._write_fd = write_fd
         self._decode = Decoder(shared).decode
         self.encoder = Encoder()
+        # Held until memory runs out: to say so takes some.
+        self.free_reserve = mmap.mmap(-1, 4 * 2**20).close
 
     def receive(self) -> tuple[int, int, Any]:
         """Return `(kind, sequence, value)`; the worker's end closing ends this process."""
@@ -72,6 +74,7 @@ class _Channel:
 
     def fail(self, sequence: int, code: str, message: str, trace: str = "") -> NoReturn:
         """Report the failure that ends this Episode, then end the process."""
+        self.free_reserve()
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
         if soft < hard:
             resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
@@ -144,6 +147,7 @@ def serve(
         before_policy()
         act = _build(channel, context, program_directory)
     except MemoryError:
+        channel.free_reserve()
         channel.fail(0, "memory_limit", "the policy ran out of memory while starting")
     channel.send(Kind.READY, 0, b"")
     _answer(channel, act, restore)
@@ -191,6 +195,7 @@ def _answer(
     channel: _Channel, act: Callable[[Any], Any], restore: Callable[[Any], Any] | None
 ) -> NoReturn:
     receive, send, encode = channel.receive, channel.send, channel.encoder.encode
+    free_reserve = channel.free_reserve
     end, answer = int(Kind.END), int(Kind.ACTION)  # comparing enum members is slow
     while True:
         kind, sequence, observation = receive()
@@ -201,6 +206,7 @@ def _answer(
         try:
             action = act(observation)
         except MemoryError:
+            free_reserve()
             channel.fail(sequence, "memory_limit", "the policy ran out of memory in act")
         except BaseException as error:
             channel.fail(sequence, "exception", f"act: {_summary(error)}", _trace(error))

@@ -39,6 +39,8 @@ __all__ = [
 _SLICE_SECONDS = 0.25
 """How often a silent policy is checked for having died behind pipes that others hold open."""
 
+_LEAST_FRAME_LIMIT = 1 << 20  # room for failure reports, and for actions of a wrong shape
+
 _START_SECONDS = 120.0  # importing numpy on a machine that is very busy
 
 _CLOSE_GRACE_SECONDS = 2.0
@@ -290,18 +292,24 @@ class PolicyProcess:
         self._left = 0.0
         self._slice = 0.0  # how long one poll may take, milliseconds
         self._sequence = 0
+        self._most = MAX_FRAME_BYTES
         self._end: PolicyEnd | None = None
 
-    def start(self, context: Mapping[str, Any], timeout: float) -> None:
+    def start(
+        self, context: Mapping[str, Any], timeout: float, action_bytes: int | None = None
+    ) -> None:
         """Import the Program and build the policy.
 
         Args:
             context: The fields of `PolicyContext`.
             timeout: Seconds of policy time that the whole Episode has.
+            action_bytes: Largest encoded action, or None for `MAX_FRAME_BYTES`.
 
         Raises:
             PolicyFailedError: It did not get as far as a policy.
         """
+        if action_bytes is not None:
+            self._most = min(MAX_FRAME_BYTES, max(_LEAST_FRAME_LIMIT, action_bytes))
         self._left = timeout
         self._slice = min(_SLICE_SECONDS, timeout) * 1000
         data = self._exchange(Kind.START, self.encoder.encode({"context": dict(context)}))
@@ -422,7 +430,7 @@ class PolicyProcess:
         while True:
             if len(parts) >= 9:
                 size = HEADER.unpack_from(parts)[0] + 9
-                if size - 9 > MAX_FRAME_BYTES:
+                if size - 9 > self._most:
                     raise self._protocol_error(f"a frame of {size} bytes")
             if len(parts) >= size:
                 return bytes(parts)

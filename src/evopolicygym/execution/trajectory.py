@@ -28,7 +28,7 @@ import numpy as np
 from evopolicygym.execution.statistics import ActionStatistics, RewardStatistics
 from evopolicygym.execution.wire import Decoder, Encoder
 from evopolicygym.spaces import Space, array_layout
-from evopolicygym.strict_json import finite, json_safe
+from evopolicygym.strict_json import finite, json_key, json_safe
 
 __all__ = ["INLINE_ITEMS", "SpoolLimits", "TrajectorySpool", "json_value_writer"]
 
@@ -254,8 +254,7 @@ class TrajectorySpool:
         if info:
             # What is mutable may change in the environment's hands before it is written.
             info = {
-                k if type(k) is str else str(k): v if type(v) in _SCALARS else json_safe(v)
-                for k, v in info.items()
+                json_key(k): v if type(v) in _SCALARS else json_safe(v) for k, v in info.items()
             }
         self._rows.append(
             (t, self._payload, self._shown, action, reward, terminated, truncated, info)

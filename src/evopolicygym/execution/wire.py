@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 HEADER = struct.Struct("<IBI")
-MAX_FRAME_BYTES = 64 * 2**20
+MAX_FRAME_BYTES = 16 * 2**20
 """Largest payload either side accepts."""
 
 SHARED_THRESHOLD = 16 * 2**10

@@ -27,6 +27,7 @@ def write_atomically(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
+        temporary.unlink(missing_ok=True)
         raise RecordError(f"{path} can't be written: {error.strerror}") from error
 
 

@@ -113,7 +113,7 @@ def test_a_header_is_length_kind_and_number() -> None:
 
 
 def test_sizes() -> None:
-    assert MAX_FRAME_BYTES == 64 * 1024 * 1024
+    assert MAX_FRAME_BYTES == 16 * 1024 * 1024
     assert SHARED_THRESHOLD == 16 * 1024
 
 
