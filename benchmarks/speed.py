@@ -168,8 +168,9 @@ def scaling(directory: Path, rounds: int) -> dict[str, Any]:
     program = Program({"policy.py": POLICIES["CartPole-v1"].encode()})
     tasks = [Task(i, e, None) for i, e in enumerate(plan(benchmark, "test", seed=0, count=64))]
     times: dict[int, list[float]] = {1: [], 2: []}
-    pools = {jobs: WorkerPool(EXECUTION, jobs=jobs, directory=directory / f"p{jobs}")
-             for jobs in times}
+    pools = {
+        jobs: WorkerPool(EXECUTION, jobs=jobs, directory=directory / f"p{jobs}") for jobs in times
+    }
     for number in range(rounds + 1):
         for jobs, pool in pools.items():
             began = time.perf_counter()
@@ -233,9 +234,23 @@ def commands(rounds: int) -> dict[str, Any]:
         agent.write_text(script)
         root = Path(directory) / "run"
         subprocess.run(
-            [tools / "evopolicygym", "run", "--env", "toy", "--budget", "4", "--root", root,
-             "--agent", "command", "--", sys.executable, agent],
-            check=False, capture_output=True,
+            [
+                tools / "evopolicygym",
+                "run",
+                "--env",
+                "toy",
+                "--budget",
+                "4",
+                "--root",
+                root,
+                "--agent",
+                "command",
+                "--",
+                sys.executable,
+                agent,
+            ],
+            check=False,
+            capture_output=True,
         )
         status = float((root / "agent" / "stdout.txt").read_text())
 
@@ -287,11 +302,17 @@ def main() -> None:
         worker = Worker(directory / "worker")
         measure("fresh_process", lambda: fresh_process(worker, 30 if quick else 200))
         for env_id, steps, rounds in (
-            ("CartPole-v1", 500, 25), ("HalfCheetah-v5", 1000, 9), ("CarRacing-v3", 200, 5)
+            ("CartPole-v1", 500, 25),
+            ("HalfCheetah-v5", 1000, 9),
+            ("CarRacing-v3", 200, 5),
         ):
             if installed(env_id):
-                measure(env_id, lambda e=env_id, s=steps, r=rounds: step_cost(  # type: ignore[misc]
-                    worker, e, s if not quick else min(s, 100), r if not quick else 3))
+                measure(
+                    env_id,
+                    lambda e=env_id, s=steps, r=rounds: step_cost(  # type: ignore[misc]
+                        worker, e, s if not quick else min(s, 100), r if not quick else 3
+                    ),
+                )
             else:
                 results[env_id] = {"skipped": "install the env-gym extra to measure it"}
         worker.state.close()
