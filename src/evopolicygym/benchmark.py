@@ -18,6 +18,7 @@ from evopolicygym.errors import BenchmarkError
 from evopolicygym.spaces import Space, validate_space
 
 __all__ = [
+    "SPLITS",
     "Artifact",
     "Benchmark",
     "BenchmarkSpec",
@@ -241,7 +242,8 @@ class Benchmark(Protocol):
         ...
 
 
-_SPLITS = ("train", "validation", "test")
+SPLITS = ("train", "validation", "test")
+"""The splits that every Benchmark has and that never share an Episode."""
 
 
 def plan_episodes(benchmark_id: str, split: str, *, seed: int, count: int) -> tuple[Episode, ...]:
@@ -258,7 +260,7 @@ def plan_episodes(benchmark_id: str, split: str, *, seed: int, count: int) -> tu
         seed: Any integer.
         count: Number of Episodes, >= 0.
     """
-    code = _SPLITS.index(split) if split in _SPLITS else 3
+    code = SPLITS.index(split) if split in SPLITS else 3
 
     def draw(purpose: str, position: int) -> int:
         text = json.dumps([purpose, benchmark_id, split, seed, position])

@@ -38,7 +38,17 @@ ALLOWED: dict[str, set[str]] = {
     "agents": {"errors", "run"},
     "envs": {"benchmark", "errors", "program", "spaces"},
     "cli": {
-        *("__init__", "agents", "envs", "errors", "evaluation", "execution", "program", "run"),
+        *(
+            "__init__",
+            "agents",
+            "benchmark",
+            "envs",
+            "errors",
+            "evaluation",
+            "execution",
+            "program",
+            "run",
+        ),
         *("skills", "strict_json"),
     },
 }
@@ -118,7 +128,7 @@ def test_the_session_client_loads_the_standard_library_only() -> None:
         (
             "evopolicygym.benchmark",
             "Artifact Benchmark BenchmarkSpec Environment Episode EpisodeRecord Failure "
-            "FailureCode Feedback ScoreDirection mean_return_feedback plan_episodes",
+            "FailureCode Feedback SPLITS ScoreDirection mean_return_feedback plan_episodes",
         ),
         ("evopolicygym.policy", "Graph MakePolicy POLICY_ABI Policy PolicyContext"),
         ("evopolicygym.skills", "AgentSkill"),

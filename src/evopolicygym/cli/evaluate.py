@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from evopolicygym.cli.output import FAILED, execution_named, number, print_json, reported, table
+from evopolicygym.cli.output import (
+    FAILED,
+    execution_named,
+    notice,
+    number,
+    print_json,
+    reported,
+    table,
+)
 
 __all__ = ["command"]
 
@@ -29,7 +37,9 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Evaluate a Program on a Benchmark."""
+    from evopolicygym.benchmark import SPLITS
     from evopolicygym.envs import load
+    from evopolicygym.errors import near_miss
     from evopolicygym.evaluation import EvaluationConfig, evaluate
     from evopolicygym.program import Program
     from evopolicygym.run.record import prepare_directory
@@ -37,6 +47,9 @@ def command(
     config = EvaluationConfig(
         split=split, episodes=episodes, seed=seed, episode_timeout_seconds=timeout
     )
+    hint = near_miss(split, SPLITS)
+    if split not in SPLITS and hint:
+        notice(f"note: the split {split!r} is none of {', '.join(SPLITS)}.{hint}")
     chosen = execution_named(execution)
     snapshot = Program.from_directory(program)
     benchmark = load(env)

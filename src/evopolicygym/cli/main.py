@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from evopolicygym import __version__
 from evopolicygym.cli import doctor, evaluate, init, replay, run
+from evopolicygym.cli.output import INTERRUPTED
 
 __all__ = ["app", "main"]
 
@@ -43,8 +45,12 @@ def _root(
 
 def main() -> None:
     """Run the command line."""
+    # Whoever stops a Run with SIGTERM gets what Ctrl-C gives: a record that says so.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:  # e.g. `evopolicygym … | head`
         sys.stderr.close()
         sys.exit(1)

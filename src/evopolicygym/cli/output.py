@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAILED",
+    "INTERRUPTED",
     "USAGE",
     "RunProgress",
     "execution_named",
@@ -115,14 +116,16 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    view = Table(title=title, title_justify="left", title_style="bold")
+    view = Table()
     for position, column in enumerate(columns):
         cells = [row[position] for row in rows]
         numeric = all(re.fullmatch(r"–|-?[\d.]+", cell) for cell in cells)
         view.add_column(column, justify="right" if numeric else "left")
     for row in rows:
         view.add_row(*row)
-    Console().print(view)
+    console = Console()
+    console.print(title, style="bold", highlight=False, markup=False)
+    console.print(view)
 
 
 def number(value: float | None) -> str:

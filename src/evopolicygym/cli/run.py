@@ -39,9 +39,9 @@ def command(
     program: Annotated[
         Path | None, typer.Option(help="Initial Program directory; default: a starter.")
     ] = None,
-    runs: Annotated[Path, typer.Option(help="Root of the layout <model>/<env>/<exp-id>.")] = Path(
-        "runs"
-    ),
+    runs: Annotated[
+        Path | None, typer.Option(help="Root of the layout <model>/<env>/<exp-id>; default: runs.")
+    ] = None,
     model: Annotated[str | None, typer.Option(help="Name in the layout.")] = None,
     exp_id: Annotated[
         str | None, typer.Option("--exp-id", help="Name in the layout; default: the next number.")
@@ -77,8 +77,10 @@ def command(
     from evopolicygym.run.layout import run_directory
     from evopolicygym.run.loop import run
 
-    if root is not None and (model is not None or exp_id is not None):
-        raise ConfigurationError("--root replaces the layout: leave out --model and --exp-id")
+    if root is not None and any(option is not None for option in (runs, model, exp_id)):
+        raise ConfigurationError(
+            "--root replaces the layout: leave out --runs, --model and --exp-id"
+        )
     for option, size, least in (
         ("--valid-size", valid_size, 0),
         ("--final-size", final_size, 0),
@@ -106,7 +108,7 @@ def command(
     start = starter_program(benchmark) if program is None else Program.from_directory(program)
     if model is None:
         model = provider.model or provider.name
-    record = run_directory(runs, model, env, exp_id) if root is None else root
+    record = run_directory(runs or Path("runs"), model, env, exp_id) if root is None else root
     with RunProgress(budget) as progress:
         result = _played(
             run,

@@ -96,10 +96,13 @@ class GymnasiumBenchmark:
         options = dict(self.kwargs)
         if self.max_episode_steps is not None:
             options["max_episode_steps"] = self.max_episode_steps
-        # gymnasium colours its warnings whatever they are written to.
-        gymnasium.logger.min_level = gymnasium.logger.ERROR
-        # The passive checker only warns; the wire checks observations and actions on every step.
-        return gymnasium.make(self.env_id, disable_env_checker=True, **options)
+        # gymnasium colours its warnings, whatever they are written to.
+        level, gymnasium.logger.min_level = gymnasium.logger.min_level, gymnasium.logger.ERROR
+        try:
+            # The passive checker only warns; the wire checks every observation and action.
+            return gymnasium.make(self.env_id, disable_env_checker=True, **options)
+        finally:
+            gymnasium.logger.min_level = level
 
     def _make_spec(self) -> BenchmarkSpec:
         registered = gymnasium.registry.get(self.env_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import tempfile
@@ -32,13 +33,17 @@ def runtime_directory() -> Iterator[Path]:
             continue
         try:
             _remove_stale(Path(parent))
-            directory = Path(tempfile.mkdtemp(prefix=f"epg-{os.getpid()}-", dir=parent))
+            unlocked = Path(tempfile.mkdtemp(prefix=".epg-", dir=parent))
+            lock = _locked(unlocked)
+            directory = unlocked.rename(unlocked.with_name(unlocked.name[1:]))
         except OSError:
             continue
         try:
             yield directory
         finally:
             shutil.rmtree(directory, ignore_errors=True)
+            if lock is not None:
+                os.close(lock)
         return
     raise ExecutionError(
         f"no writable directory for a socket of at most {MAX_SOCKET_PATH} bytes among "
@@ -46,9 +51,24 @@ def runtime_directory() -> Iterator[Path]:
     )
 
 
+def _locked(directory: Path) -> int | None:
+    """Lock a directory for as long as this process lives; None if another process holds it."""
+    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return None
+    return fd
+
+
 def _remove_stale(parent: Path) -> None:
-    """Remove what Hosts that were killed left behind: their process id is in the name."""
-    for directory in parent.glob("epg-*-*"):
-        pid = directory.name.split("-")[1]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+    """Remove what Hosts that were killed left behind: nobody holds the lock any more."""
+    for directory in parent.glob("epg-*"):
+        try:
+            lock = _locked(directory)
+        except OSError:  # another user's, or gone meanwhile
+            continue
+        if lock is not None:
             shutil.rmtree(directory, ignore_errors=True)
+            os.close(lock)

@@ -73,7 +73,8 @@ def session_app(session: Session, task: str) -> FastAPI:
         task: Content of `TASK.md`.
     """
     refusals: dict[int | str, dict[str, Any]] = {
-        status: {"model": ErrorBody} for status in sorted(set(HTTP_STATUS.values()))
+        status: {"model": ErrorBody, "description": "Refused; nothing was charged."}
+        for status in sorted(set(HTTP_STATUS.values()))
     }
     app = FastAPI(
         title="EvoPolicyGym session",
@@ -175,7 +176,7 @@ class SessionServer:
             log_level="critical",
             access_log=False,
             lifespan="off",
-            timeout_graceful_shutdown=2,
+            timeout_graceful_shutdown=1,
             server_header=False,
         )
         self._server = uvicorn.Server(config)

@@ -5,7 +5,6 @@ Nothing here knows HTTP, processes or files; the loop passes in what evaluates a
 
 from __future__ import annotations
 
-import contextlib
 import re
 import threading
 import time
@@ -377,19 +376,25 @@ class Session:
             evaluated.publish(settled, self._ledger.used, self._ledger.remaining)
         except BaseException as error:  # the loop reports it and ends the Run
             self.broken = error
-            rest = [i for i in submission.episode_indices if i not in settled.refunded]
-            with contextlib.suppress(RecordError):  # the first error is the one to report
-                self._refund(submission, rest)
-            settled = replace(
-                submission,
-                status=SubmissionStatus.FAILED,
-                refunded=submission.episode_indices,
-                message="the Host could not evaluate this Submission; its Episodes were refunded",
-            )
+            settled = self._failed(submission, settled.refunded)
         with self._changed:
             self._submissions[submission.submission_id] = settled
             self._evaluating = None
             self._changed.notify_all()
+
+    def _failed(self, submission: Submission, refunded: tuple[int, ...]) -> Submission:
+        """Refund what is left of a Submission that could not be evaluated."""
+        message = "the Host could not evaluate this Submission"
+        rest = [index for index in submission.episode_indices if index not in refunded]
+        try:
+            self._refund(submission, rest)
+        except RecordError:  # the first error is the one to report
+            message += "; its Episodes could not be refunded"
+        else:
+            refunded = submission.episode_indices
+            message += "; its Episodes were refunded"
+        status = SubmissionStatus.FAILED
+        return replace(submission, status=status, refunded=refunded, message=message)
 
     def _refund(self, submission: Submission, indices: Sequence[int]) -> None:
         if indices:
