@@ -56,7 +56,7 @@ class ActionStatistics:
         self._moments: list[np.ndarray[Any, np.dtype[np.float64]]] = []
         self._count = 0
 
-    def add(self, actions: Sequence[Any]) -> None:
+    def add(self, actions: Sequence[Any] | np.ndarray[Any, np.dtype[Any]]) -> None:
         """Take the canonical actions of some consecutive steps, at least one."""
         self._count += len(actions)
         if self._discrete:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import math
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -38,8 +38,7 @@ INLINE_ITEMS = 256
 _BATCH_STEPS = 256
 _BATCH_BYTES = 256 * 2**10
 _ANSWER = np.dtype([("reward", "<f8"), ("end", "u1")])
-_SCALARS = frozenset({bool, type(None), np.float64, np.float32, np.int64, np.bool_})
-"""Immutable and small: written as they are. Python numbers and text are bounded by `json_safe`."""
+_MAX_KEYS = 1024
 _FROM_PAYLOAD = object()
 _Row = tuple[int, bytes, Any, Any, float, bool, bool, Mapping[str, Any]]
 
@@ -54,7 +53,7 @@ class SpoolLimits:
     """
 
     trajectory_bytes: int = 32 * 2**20
-    observation_bytes: int = 256 * 2**20
+    observation_bytes: int = 64 * 2**20
 
 
 def json_value_writer(space: Space) -> Callable[[Any], Any]:
@@ -87,19 +86,30 @@ def _any_value(value: Any) -> Any:
     return finite(value)
 
 
-def _action_bytes(space: Space) -> Callable[[Sequence[Any]], bytes]:
+def _action_bytes(space: Space) -> Callable[[Any], bytes]:
     """Compile the function from consecutive canonical actions to the bytes that are hashed."""
     if space["type"] == "Discrete":
         return lambda actions: np.asarray(actions, dtype="<i8").tobytes()
     if space["type"] in ("Box", "MultiDiscrete", "MultiBinary"):
-        return lambda actions: np.asarray(actions).tobytes()
+        return lambda actions: actions.tobytes()
     encode = Encoder().encode
     return lambda actions: b"".join(map(encode, actions))
 
 
-def _scalar(value: Any) -> Any:
-    """Let the encoder write what it does not know: numpy scalars, and integers beyond 64 bits."""
-    return json_safe(value)
+def _float(value: Any) -> Any:
+    number = float(value)
+    return number if number - number == 0 else finite(number)
+
+
+_SCALARS: Mapping[type, Callable[[Any], Any]] = {
+    float: _float,
+    np.float64: _float,
+    np.float32: _float,
+    np.int64: int,
+    bool: bool,
+    np.bool_: bool,
+}
+"""What most environments put into `info`, and the fastest way to strict JSON."""
 
 
 class _Line(msgspec.Struct):
@@ -174,7 +184,9 @@ class TrajectorySpool:
         self._applied = hashlib.sha256()
         self._answered = hashlib.sha256()
         self._encoder = encoder
+        self._actions_are_arrays = action_space["type"] in ("Box", "MultiDiscrete", "MultiBinary")
         self._action_bytes = _action_bytes(action_space)
+        self._keys: dict[Any, str] = {}
         self._decode = Decoder().decode
         self._directory = directory
         self._limits = limits
@@ -183,7 +195,7 @@ class TrajectorySpool:
         self.actions = ActionStatistics(action_space)
         self._written = 0
         self._raw_written = 0
-        self._to_lines = msgspec.json.Encoder(enc_hook=_scalar).encode_lines
+        self._to_lines = msgspec.json.Encoder().encode_lines
         self._rows: list[_Row] = []
         self._payload = b""
         self._shown: Any = _FROM_PAYLOAD
@@ -253,8 +265,10 @@ class TrajectorySpool:
         """Take one completed step."""
         if info:
             # What is mutable may change in the environment's hands before it is written.
+            keys, scalars = self._keys, _SCALARS
             info = {
-                json_key(k): v if type(v) in _SCALARS else json_safe(v) for k, v in info.items()
+                keys.get(k) or self._key(k): scalars.get(type(v), json_safe)(v)
+                for k, v in info.items()
             }
         self._rows.append(
             (t, self._payload, self._shown, action, reward, terminated, truncated, info)
@@ -271,16 +285,20 @@ class TrajectorySpool:
         )
         self._rows.clear()
         self._seen.update(b"".join(payloads))
-        self._applied.update(self._action_bytes(actions))
+        table = np.asarray(actions) if self._actions_are_arrays else actions
+        self._applied.update(self._action_bytes(table))
         answers = np.empty(len(rewards), dtype=_ANSWER)
         answers["reward"] = rewards
         answers["end"] = np.add(terminated, np.multiply(truncated, 2))
         self._answered.update(answers.tobytes())
         self.rewards.add(rewards)
-        self.actions.add(actions)
+        self.actions.add(table)
         if self._file is None:
             return
-        shown_actions = map(self._action_json, actions)
+        if isinstance(table, np.ndarray):
+            shown_actions: Iterable[Any] = table.tolist()  # valid actions are finite
+        else:
+            shown_actions = map(self._action_json, actions)
         observations = self._obs(payloads, shown)
         self._write_lines(
             list(
@@ -296,6 +314,12 @@ class TrajectorySpool:
                 )
             )
         )
+
+    def _key(self, key: Any) -> str:
+        text = json_key(key)
+        if type(key) is str and len(self._keys) < _MAX_KEYS:
+            self._keys[key] = text
+        return text
 
     def _obs(self, payloads: Sequence[bytes], shown: Sequence[Any]) -> Sequence[Any]:
         """Return observations as JSON values, from their encodings."""
@@ -344,12 +368,12 @@ class TrajectorySpool:
         if not self._columns or self._directory is None:
             return
         target = self._directory / "observations.npz"
-        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        # Stored, not deflated: compressing frames costs more than many an environment's step.
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
             for key, column in self._columns.items():
                 column.file.close()
                 # A fixed time stamp: equal trajectories give equal files.
                 entry = zipfile.ZipInfo(f"{key}.npy", (1980, 1, 1, 0, 0, 0))
-                entry.compress_type = zipfile.ZIP_DEFLATED
                 with (
                     archive.open(entry, "w", force_zip64=True) as out,
                     column.path.open("rb") as raw,

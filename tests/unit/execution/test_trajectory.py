@@ -348,7 +348,7 @@ def test_text_is_cut_at_its_limit(tmp_path: Path, limit: int) -> None:
 
 def test_default_limits() -> None:
     assert INLINE_ITEMS == 256
-    assert SpoolLimits() == SpoolLimits(32 * 1024 * 1024, 256 * 1024 * 1024)
+    assert SpoolLimits() == SpoolLimits(32 * 1024 * 1024, 64 * 1024 * 1024)
 
 
 def test_text_that_fits_exactly_is_not_cut(tmp_path: Path) -> None:
