@@ -1,47 +1,29 @@
-"""The worker's handle on its zygote and on the policy process of the current Episode."""
+"""The policy process of the current Episode: start it, ask it for actions, end it."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import mmap
 import os
 import select
-import shutil
 import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from time import monotonic
-from typing import Any
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from evopolicygym.benchmark import Failure, FailureCode
 from evopolicygym.execution.guest import MAX_MESSAGE, MAX_TRACEBACK, shorten
-from evopolicygym.execution.process import THREAD_VARIABLES
-from evopolicygym.execution.process_tree import children, is_subreaper, kill_children
 from evopolicygym.execution.wire import HEADER, MAX_FRAME_BYTES, Decoder, Encoder, Kind, WireError
-from evopolicygym.execution.zygote import CONTROL_BYTES
 
-__all__ = [
-    "PolicyEnd",
-    "PolicyFailedError",
-    "PolicyProcess",
-    "Zygote",
-    "policy_environment",
-    "python_module",
-]
+if TYPE_CHECKING:
+    from evopolicygym.execution.zygote_client import SharedMemory, Zygote
+
+__all__ = ["PolicyEnd", "PolicyFailedError", "PolicyProcess"]
 
 _SLICE_SECONDS = 0.25
 """How often a silent policy is checked for having died behind pipes that others hold open."""
 
 _LEAST_FRAME_LIMIT = 1 << 20  # room for failure reports, and for actions of a wrong shape
-
-_START_SECONDS = 120.0  # importing numpy on a machine that is very busy
 
 _CLOSE_GRACE_SECONDS = 2.0
 """How long a process that closed its pipes has to end, so that it counts as ended by itself."""
@@ -50,30 +32,6 @@ _READ_BYTES = 1 << 16  # a pipe's capacity
 _KIND_BYTE = 4  # position of the kind in a frame
 # Enum members are slow to pack and to compare.
 _OBSERVATION, _ACTION, _FAILURE = int(Kind.OBSERVATION), int(Kind.ACTION), int(Kind.FAILURE)
-
-
-def policy_environment() -> dict[str, str]:
-    """Environment of every worker and policy: nothing of the Host's but what Python needs.
-
-    The hash seed is fixed, so that set and dict order never make a score differ; numeric
-    libraries get one thread, because parallelism is more workers.
-    """
-    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-    # CPU-model overrides of BLAS must be the same in every process, or sums differ in the last bit.
-    kept |= {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS_CORE")}
-    return {
-        **kept,
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        "LANG": "C.UTF-8",
-        "PYTHONHASHSEED": "0",
-        "PYTHONUNBUFFERED": "1",
-        **dict.fromkeys(THREAD_VARIABLES, "1"),
-    }
-
-
-def python_module(name: str) -> list[str]:
-    """Return the command that runs a module of ours; `-P` keeps the directory it runs in out."""
-    return [sys.executable, "-P", "-m", name]
 
 
 _REPORTED_CODES = frozenset(
@@ -94,156 +52,6 @@ class PolicyFailedError(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
-
-
-class Zygote:
-    """A running zygote; restarted by the next `spawn` if it was lost.
-
-    Args:
-        scratch_root: Directory for the policies' scratch directories; removed at the end.
-    """
-
-    def __init__(self, scratch_root: Path) -> None:
-        self._scratch_root = scratch_root
-        self._process: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
-        self._generation = 0
-        self._ready = False
-        self._bystanders: frozenset[int] = frozenset()
-        self._start()
-
-    def _start(self) -> None:
-        self._generation += 1
-        self._ready = False
-        root = self._root = self._scratch_root / str(self._generation)
-        root.mkdir(parents=True, mode=0o700)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._process = subprocess.Popen(
-                [*python_module("evopolicygym.execution.zygote"), str(theirs.fileno()), root],
-                pass_fds=[theirs.fileno()],
-                env=policy_environment(),
-                cwd=root,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=None,
-                start_new_session=True,
-            )
-        ours.settimeout(_START_SECONDS)
-        self._control = ours
-
-    def wait_ready(self) -> None:
-        """Wait until the zygote has imported what policies need; at once if it has.
-
-        Raises:
-            OSError: It did not start.
-        """
-        if not self._ready and self._receive() is None:
-            raise OSError("the policy zygote did not start; its error is on stderr")
-        self._ready = True
-
-    def _receive(self) -> dict[str, Any] | None:
-        assert self._control is not None
-        data = self._control.recv(CONTROL_BYTES)
-        return msgspec.msgpack.decode(data) if data else None
-
-    def _request(
-        self, message: dict[str, Any], fds: tuple[int, ...] = (), *, patience: float = 15.0
-    ) -> dict[str, Any] | None:
-        """Send one control message; None means that the zygote is gone, or was stopped."""
-        assert self._control is not None
-        try:
-            self._control.settimeout(patience)
-            socket.send_fds(self._control, [msgspec.msgpack.encode(message)], fds)
-            return self._receive()
-        except OSError:
-            return None
-
-    def spawn(self, program: Path, limits: Mapping[str, int], shared_bytes: int) -> PolicyProcess:
-        """Fork a policy process for one Episode.
-
-        Args:
-            program: Directory that holds the Program's files.
-            limits: Resource limits, see `ProcessExecution.resource_limits`.
-            shared_bytes: Room for large observation arrays, bytes; 0 for none.
-
-        Raises:
-            OSError: The zygote can't be reached, also not after a restart.
-        """
-        shared = _SharedMemory(shared_bytes) if shared_bytes else None
-        request = {
-            "op": "spawn",
-            "program": str(program),
-            "limits": dict(limits),
-            "shared_bytes": shared_bytes,
-        }
-        # Whatever an Environment has started by now is not the policy's.
-        self._bystanders = frozenset(children(os.getpid()))
-        to_policy, from_policy = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
-        try:
-            fds = (to_policy[0], from_policy[1], *([shared.fd] if shared else []))
-            reply = self._request(request, fds)
-            if reply is None:
-                self.close(lost=True)
-                self._start()
-                self.wait_ready()
-                reply = self._request(request, fds)
-        finally:
-            os.close(to_policy[0])
-            os.close(from_policy[1])
-        if reply is None:
-            raise OSError("the policy zygote can't be reached")
-        return PolicyProcess(self, to_policy[1], from_policy[0], shared)
-
-    def alive(self) -> bool:
-        """Return whether the current policy process still runs."""
-        reply = self._request({"op": "alive"})
-        return bool(reply and reply["alive"])
-
-    def finish(self, grace: float) -> dict[str, Any] | None:
-        """End the current policy process with all it started; None if the zygote was lost."""
-        return self._request({"op": "finish", "grace": grace}, patience=grace + 20.0)
-
-    def close(self, *, lost: bool = False) -> None:
-        """End the zygote; it ends what is left of its policy first.
-
-        Args:
-            lost: It was killed or stopped and can't end anything: that is done here then.
-        """
-        if self._control is not None:
-            self._control.close()
-        if self._process is not None:
-            try:
-                self._process.wait(timeout=0 if lost else 15)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        if lost and is_subreaper():
-            kill_children(keep=self._bystanders)
-        shutil.rmtree(self._root, ignore_errors=True)
-
-
-class _SharedMemory:
-    """A sealed memfd: writable here, read-only for whoever maps it later.
-
-    Without the seals a policy could shrink it under the worker, which dies of SIGBUS then
-    (facts/execution.md A3, trap 9).
-    """
-
-    def __init__(self, size: int) -> None:
-        self.fd = os.memfd_create("observations", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self.fd, size)
-        self.map = mmap.mmap(self.fd, size)
-        seals = (
-            fcntl.F_SEAL_SHRINK
-            | fcntl.F_SEAL_GROW
-            | 0x10  # F_SEAL_FUTURE_WRITE, linux/fcntl.h; not in Python's fcntl before 3.13
-            | fcntl.F_SEAL_SEAL
-        )
-        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
-
-    def close(self) -> None:
-        os.close(self.fd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +83,7 @@ class PolicyProcess:
     """
 
     def __init__(
-        self, zygote: Zygote, write_fd: int, read_fd: int, shared: _SharedMemory | None
+        self, zygote: Zygote, write_fd: int, read_fd: int, shared: SharedMemory | None
     ) -> None:
         self._zygote = zygote
         self._write_fd = write_fd

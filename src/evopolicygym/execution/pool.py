@@ -30,9 +30,9 @@ import cloudpickle
 from evopolicygym.benchmark import Benchmark
 from evopolicygym.errors import BenchmarkError, ExecutionError
 from evopolicygym.execution.episode import EpisodeOutcome
-from evopolicygym.execution.policy_process import policy_environment, python_module
 from evopolicygym.execution.process import ProcessExecution, available_cores
 from evopolicygym.execution.task import EvaluationSetup, Task
+from evopolicygym.execution.zygote_client import policy_environment, python_module
 from evopolicygym.program import Program
 
 __all__ = ["WorkerPool"]

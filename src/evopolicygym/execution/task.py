@@ -19,9 +19,10 @@ import cloudpickle
 from evopolicygym.benchmark import Benchmark, BenchmarkSpec, Episode
 from evopolicygym.errors import ProgramError
 from evopolicygym.execution.episode import EpisodeOutcome, HostFaultError, play_episode
-from evopolicygym.execution.policy_process import PolicyProcess, Zygote
+from evopolicygym.execution.policy_process import PolicyProcess
 from evopolicygym.execution.trajectory import SpoolLimits
 from evopolicygym.execution.wire import SHARED_THRESHOLD
+from evopolicygym.execution.zygote_client import Zygote
 from evopolicygym.program import Program
 from evopolicygym.spaces import space_nbytes
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from evopolicygym.errors import ConfigurationError, ExecutionError
-from evopolicygym.execution.policy_process import policy_environment, python_module
+from evopolicygym.execution.zygote_client import policy_environment, python_module
 
 __all__ = [
     "INHERITED_VARIABLES",
