@@ -5,10 +5,14 @@ UV := $(shell command -v uv || echo .uv/bin/uv)
 VENV ?= .venv
 RUN := $(VENV)/bin
 EXTRAS := --extra dev --extra env-gym
+# What belongs to the project; your own policies may lie beside it.
+CHECKED := src tests benchmarks scripts docs README.md CONTRIBUTING.md SECURITY.md
 
 export UV_COMPILE_BYTECODE = 1
 export UV_PYTHON_DOWNLOADS = never
 export UV_NO_PROGRESS = 1
+# Trust what the system trusts, as pip does where it was configured so.
+export UV_SYSTEM_CERTS ?= 1
 export VENV
 
 .PHONY: demo test test-all lint format bench lock schemas clean
@@ -30,13 +34,13 @@ test-all: lint
 	scripts/other-pythons.sh
 
 lint: $(VENV)/.dev
-	$(RUN)/ruff check .
-	$(RUN)/ruff format --check .
+	$(RUN)/ruff check $(CHECKED)
+	$(RUN)/ruff format --check $(CHECKED)
 	$(RUN)/mypy
 
 format: $(VENV)/.dev
-	$(RUN)/ruff check --fix .
-	$(RUN)/ruff format .
+	$(RUN)/ruff check --fix $(CHECKED)
+	$(RUN)/ruff format $(CHECKED)
 
 bench: $(VENV)/.dev
 	$(RUN)/python benchmarks/speed.py bench.json
@@ -51,6 +55,9 @@ clean:
 	rm -rf .venv .venv-* .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist bench.json
 
 .uv/bin/uv:
+	@$(PYTHON) -m pip --version > /dev/null || { \
+		echo "make needs Python >= 3.11 with pip (Debian: apt install python3-pip), or uv on PATH"; \
+		echo "another Python: make demo PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --target .uv uv
 
 # What people who play need; `.dev` below adds the rest and keeps this one valid.

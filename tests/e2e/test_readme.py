@@ -58,3 +58,16 @@ def test_commands_of_the_readme_exist(command: str) -> None:
     done = subprocess.run([tool, command, "--help"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     assert "--json" in done.stdout
+
+
+def test_the_example_agent_of_the_readme_works(tmp_path: Path) -> None:
+    (line,) = re.findall(r"^evopolicygym (run .*agent\.py)$", README, re.MULTILINE)
+    tools = Path(sys.executable).parent
+    arguments = line.replace("-- python", f"--root {tmp_path / 'run'} -- {sys.executable}").split()
+    done = subprocess.run(
+        [tools / "evopolicygym", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=110
+    )
+    assert done.returncode == 0, done.stderr
+    document = read_json(tmp_path / "run" / "run.json")
+    assert document["terminal_reason"] == "finished"
+    assert document["assessment_score"] >= 400

@@ -99,7 +99,10 @@ def _extras() -> str:
             found.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             continue
-    return ", ".join(found) or "none: Classic Control, Toy Text and toy only"
+    return (
+        ", ".join(found)
+        or "none: Classic Control, Toy Text and toy only; Box2D and MuJoCo come with the extra env-gym"
+    )
 
 
 _CHECKS: dict[str, Callable[[], str]] = {

@@ -106,6 +106,8 @@ def command(
     chosen = execution_named(execution)
     benchmark = load(env)
     start = starter_program(benchmark) if program is None else Program.from_directory(program)
+    if agent == "search" and program is not None:
+        notice("note: the search agent starts from a policy of its own, not from --program")
     if model is None:
         model = provider.model or provider.name
     record = run_directory(runs or Path("runs"), model, env, exp_id) if root is None else root

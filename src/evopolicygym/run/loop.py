@@ -19,7 +19,7 @@ from evopolicygym.execution.pool import WorkerPool
 from evopolicygym.execution.process import ProcessExecution
 from evopolicygym.execution.runtime_directory import runtime_directory
 from evopolicygym.program import Program
-from evopolicygym.run.agent import Agent, AgentEnd, AgentProcess, AgentTask
+from evopolicygym.run.agent import Agent, AgentEnd, AgentLaunch, AgentProcess, AgentTask
 from evopolicygym.run.client import SESSION_VARIABLE, WORKSPACE_VARIABLE
 from evopolicygym.run.config import RunConfig
 from evopolicygym.run.ledger import Ledger
@@ -223,22 +223,34 @@ class _Run:
         variables = {SESSION_VARIABLE: str(socket), WORKSPACE_VARIABLE: str(self.record.workspace)}
         if len(self.task.encode()) <= _MAX_TASK_VARIABLE_BYTES:
             variables[TASK_VARIABLE] = self.task
-        began = time.monotonic()
         with SessionServer(session_app(session, self.task), socket):
-            with AgentProcess(
-                launch,
-                workspace=self.record.workspace,
-                logs=self.record.root / "agent",
-                session=variables,
-            ) as process:
-                self.record.event("agent_started", argv=list(launch.argv))
-                end, stopped = self._watch(process, session, deadline)
-            self._report_agent(end, stopped, time.monotonic() - began)
+            end, stopped = self._run_agent(launch, variables, session, deadline)
             # A Submission that was charged is evaluated to its end, whoever waits for it.
             session.close(timeout=_evaluation_bound(self.config))
         reason, message = self._reason(session, end, stopped)
         self.record.event("search_ended", reason=reason.value, message=message)
         return reason, message, session
+
+    def _run_agent(
+        self, launch: AgentLaunch, variables: dict[str, str], session: Session, deadline: float
+    ) -> tuple[AgentEnd, str | None]:
+        """Run the agent to its end; return that, and why the Host stopped it, if it did."""
+        began = time.monotonic()
+        process = AgentProcess(
+            launch,
+            workspace=self.record.workspace,
+            logs=self.record.root / "agent",
+            session=variables,
+        )
+        stopped: str | None = "interrupted"
+        try:
+            with process:
+                self.record.event("agent_started", argv=list(launch.argv))
+                end, stopped = self._watch(process, session, deadline)
+        finally:
+            if process.end is not None:
+                self._report_agent(process.end, stopped, time.monotonic() - began)
+        return end, stopped
 
     def _watch(
         self, process: AgentProcess, session: Session, deadline: float
@@ -292,9 +304,15 @@ class _Run:
         if end.status != 0:
             return (
                 TerminalReason.AGENT_CRASHED,
-                f"the agent ended with status {end.status} without finish; see agent/stderr.txt",
+                f"the agent ended with status {end.status} without finish{self._last_words()}",
             )
         return TerminalReason.AGENT_EXITED, "the agent exited without finish"
+
+    def _last_words(self) -> str:
+        """Return the last line that the agent wrote to stderr, for a message."""
+        path = self.record.root / "agent" / "stderr.txt"
+        lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
+        return f"; its last line on stderr: {lines[-1][:300]}" if lines else ""
 
     def _measure(self, reason: TerminalReason, message: str | None, session: Session) -> RunResult:
         """Validation and Assessment of whatever was handed over."""

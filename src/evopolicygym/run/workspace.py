@@ -109,8 +109,8 @@ evopolicygym-session wait submission-000001
 evopolicygym-session finish submission-000001
 ```
 
-- Each prints one JSON object. Exit code 0 is success, 2 an invalid request, 3 busy, 4 closed or
-  over budget; refused requests cost nothing.
+- Each prints one JSON object. Exit code 0 is success, 2 an invalid request, 3 busy, 4 closed,
+  over budget or not reachable; refused requests cost nothing.
 - `submit` waits for the evaluation and prints a receipt with the score. If your shell ends it
   first, nothing is lost: the evaluation goes on and `wait` picks it up again. One at a time.
 - Selectors are half-open ranges and single indices: `"0:2,4:8"` means 0, 1, 4, 5, 6, 7. They must
