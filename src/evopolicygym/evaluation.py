@@ -34,6 +34,10 @@ MAX_EPISODES = 1_000_000
 """Most Episodes of one plan; a larger number is taken for a slip."""
 
 
+_UNWRITTEN_OUTPUT_BYTES = 2_048
+"""What a result keeps of each output stream of an Episode that writes no files, bytes."""
+
+
 def positive_integer(path: str, value: object, *, most: int = MAX_EPISODES, least: int = 1) -> int:
     """Return `value` if it is an integer in `[least, most]`.
 
@@ -174,7 +178,9 @@ class Evaluator:
             ExecutionError: The workers were closed meanwhile.
         """
         tasks = [
-            Task(index, episode, None if directory is None else directory / f"{index:06d}")
+            Task(index, episode, None, _UNWRITTEN_OUTPUT_BYTES)
+            if directory is None
+            else Task(index, episode, directory / f"{index:06d}")
             for index, episode in episodes
         ]
         outcomes = self._pool.play(

@@ -101,7 +101,8 @@ def _extras() -> str:
             continue
     return (
         ", ".join(found)
-        or "none: Classic Control, Toy Text and toy only; Box2D and MuJoCo come with the extra env-gym"
+        or "none: Classic Control, Toy Text and toy only; "
+        "Box2D and MuJoCo come with the extra env-gym"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from evopolicygym.benchmark import (
     Failure,
     FailureCode,
 )
-from evopolicygym.execution.capped import OUTPUT_LIMIT, CappedBuffer
+from evopolicygym.execution.capped import CappedBuffer
 from evopolicygym.execution.policy_process import PolicyFailedError, PolicyProcess
 from evopolicygym.execution.trajectory import SpoolLimits, TrajectorySpool
 from evopolicygym.spaces import (
@@ -54,7 +55,8 @@ class EpisodeOutcome:
         trajectory_hash: SHA-256 (hex), see `evopolicygym.execution.trajectory`.
         rewards: Reward statistics, plain JSON.
         actions: Action statistics, plain JSON.
-        stdout: What the policy printed, capped, without Host paths.
+        stdout: What the policy printed, capped, without Host paths; empty where it was written
+            to `stdout.txt` beside the trajectory.
         stderr: The same for stderr.
         trajectory_cut: Whether the written trajectory is shorter than the Episode.
         attempts: How often the Episode was started; 2 after a Host fault.
@@ -122,6 +124,7 @@ def play_episode(
     timeout: float,
     directory: Path | None,
     limits: SpoolLimits,
+    output_bytes: int,
     paths: Sequence[tuple[str, str]],
     beat: Callable[[], None],
 ) -> EpisodeOutcome:
@@ -136,6 +139,7 @@ def play_episode(
         timeout: Seconds of policy time.
         directory: Where to spool the trajectory, or None.
         limits: Bounds of the spool.
+        output_bytes: What is kept of each output stream.
         paths: See `scrub`.
         beat: Called once a step; tells the pool that the Episode moves.
 
@@ -145,6 +149,9 @@ def play_episode(
     Raises:
         HostFaultError: The Environment failed or returned what its spec forbids.
     """
+    # An Environment that draws from the global generators is deterministic all the same.
+    random.seed(episode.environment_seed)
+    np.random.seed(episode.environment_seed % 2**32)
     environment = _guarded("make_environment", benchmark.make_environment, episode)
     try:
         answer = _guarded("reset", environment.reset)
@@ -168,6 +175,12 @@ def play_episode(
     finally:
         _guarded("close", environment.close)
     score = spec.failed_return(tally.total) if failure else tally.total
+    stdout, stderr = (_text(data, paths, output_bytes) for data in (end.stdout, end.stderr))
+    if directory is not None:
+        for name, text in (("stdout.txt", stdout), ("stderr.txt", stderr)):
+            if text:
+                (directory / name).write_text(text, encoding="utf-8", newline="")
+        stdout = stderr = ""  # on disk: the Host's memory stays flat
     return EpisodeOutcome(
         index=index,
         steps=tally.steps,
@@ -179,8 +192,8 @@ def play_episode(
         trajectory_hash=trajectory_hash,
         rewards=spool.rewards.summary(tally.total),
         actions=spool.actions.summary(),
-        stdout=_text(end.stdout, paths),
-        stderr=_text(end.stderr, paths),
+        stdout=stdout,
+        stderr=stderr,
         trajectory_cut=spool.cut,
     )
 
@@ -308,9 +321,9 @@ def _public(failure: Failure | None, paths: Sequence[tuple[str, str]]) -> Failur
     )
 
 
-def _text(data: bytes, paths: Sequence[tuple[str, str]]) -> str:
+def _text(data: bytes, paths: Sequence[tuple[str, str]], limit: int) -> str:
     text = scrub(data.decode("utf-8", "replace"), paths)
     # Replacement characters and public words may be longer than what they stand for.
-    capped = CappedBuffer(OUTPUT_LIMIT)
+    capped = CappedBuffer(limit)
     capped.write(text.encode())
     return capped.content().decode("utf-8", "replace")

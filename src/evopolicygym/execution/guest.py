@@ -197,12 +197,17 @@ def _answer(
     receive, send, encode = channel.receive, channel.send, channel.encoder.encode
     free_reserve = channel.free_reserve
     end, answer = int(Kind.END), int(Kind.ACTION)  # comparing enum members is slow
+    sequence = 0
     while True:
-        kind, sequence, observation = receive()
-        if kind == end:
-            leave(0)
-        if restore is not None:
-            observation = restore(observation)
+        try:
+            kind, sequence, observation = receive()
+            if kind == end:
+                leave(0)
+            if restore is not None:
+                observation = restore(observation)
+        except MemoryError:
+            free_reserve()
+            channel.fail(sequence + 1, "memory_limit", "no memory is left for an observation")
         try:
             action = act(observation)
         except MemoryError:

@@ -12,6 +12,7 @@ import mmap
 import os
 import pickle
 import queue
+import select
 import shutil
 import socket
 import subprocess
@@ -90,12 +91,28 @@ class _Worker:
             self.process.wait()
         shutil.rmtree(self.root, ignore_errors=True)
 
+    def answered(self, timeout: float) -> bool:
+        """Wait for a message, or for the process to end; what it forked may hold the channel."""
+        pidfd = os.pidfd_open(self.process.pid)
+        try:
+            watched: list[Any] = [self.connection, pidfd]
+            ready = select.select(watched, [], [], timeout)[0]
+        finally:
+            os.close(pidfd)
+        if pidfd in ready and self.connection not in ready:
+            raise EOFError
+        return bool(ready)
+
     def kill(self) -> None:
         self.process.kill()
 
     def death(self) -> str:
         """Say how it died, with the last line it wrote."""
-        status = self.process.wait()
+        try:
+            status = self.process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:  # it hangs in its own shutdown
+            self.process.kill()
+            status = self.process.wait()
         lines = (self.root / "stderr.txt").read_text(errors="replace").strip().splitlines()
         return f"the worker process died (exit status {status}{': ' if lines else ''}" + (
             f"{lines[-1][:200]})" if lines else ")"
@@ -175,8 +192,9 @@ class WorkerPool:
             episode_timeout=timeout,
         )
         done: _Done = queue.SimpleQueue()
+        cancelled = threading.Event()
         jobs = [
-            _Job(setup, task, _pickled(setup.key, task), position, done)
+            _Job(setup, task, _pickled(setup.key, task), position, done, cancelled)
             for position, task in enumerate(tasks)
         ]
         with self._lock:
@@ -186,13 +204,17 @@ class WorkerPool:
                 self._work.put(job)
         self._grow(len(jobs))
         outcomes: dict[int, EpisodeOutcome] = {}
-        while len(outcomes) < len(jobs):
-            position, outcome = done.get()
-            if isinstance(outcome, ExecutionError):
-                raise outcome
-            outcomes[position] = outcome
-            if on_outcome is not None:
-                on_outcome(outcome)
+        try:
+            while len(outcomes) < len(jobs):
+                position, outcome = done.get()
+                if isinstance(outcome, ExecutionError):
+                    raise outcome
+                outcomes[position] = outcome
+                if on_outcome is not None:
+                    on_outcome(outcome)
+        except BaseException:
+            cancelled.set()  # what has not begun is not played for nobody
+            raise
         return [outcomes[position] for position in range(len(jobs))]
 
     def _grow(self, wanted: int) -> None:
@@ -213,6 +235,7 @@ class WorkerPool:
             try:
                 worker = self._settle(worker, job)
             except Exception as error:  # whoever waits for the job must hear of it
+                worker = None
                 job.done.put((job.position, ExecutionError(f"a worker can't be used: {error}")))
         if worker is not None:
             self._retire(worker)
@@ -220,7 +243,7 @@ class WorkerPool:
     def _settle(self, worker: _Worker | None, job: _Job) -> _Worker | None:
         """Play a job, twice if it must be; return the worker that is still good."""
         for attempt in (1, 2):
-            if self._closing.is_set():
+            if self._closing.is_set() or job.cancelled.is_set():
                 job.done.put((job.position, _closed()))
                 return worker
             if worker is None:
@@ -264,7 +287,7 @@ class WorkerPool:
             worker.connection.send_bytes(job.payload)
             patience = _STALL_SECONDS + job.setup.episode_timeout
             beats, since = worker.beats(), time.monotonic()
-            while not worker.connection.poll(1.0):
+            while not worker.answered(1.0):
                 now = worker.beats()
                 if now != beats:
                     beats, since = now, time.monotonic()
@@ -316,6 +339,7 @@ class _Job:
     payload: bytes
     position: int
     done: _Done
+    cancelled: threading.Event
 
 
 def _pickled(key: int, task: Task) -> bytes:

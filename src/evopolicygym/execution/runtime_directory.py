@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ __all__ = ["MAX_SOCKET_PATH", "runtime_directory"]
 MAX_SOCKET_PATH = 107
 """Longest path of a Unix socket, bytes: `sun_path` has 108 with the final NUL (unix(7))."""
 
+_LOCK_NAME = ".evopolicygym-runtime"
 _LONGEST_NAME = 40  # the longest file name this project puts directly below
 
 
@@ -32,9 +34,9 @@ def runtime_directory() -> Iterator[Path]:
         if not parent or len(os.fsencode(parent)) + 24 + _LONGEST_NAME > MAX_SOCKET_PATH:
             continue
         try:
-            _remove_stale(Path(parent))
-            unlocked = Path(tempfile.mkdtemp(prefix=".epg-", dir=parent))
-            lock = _locked(unlocked)
+            _remove_stale(Path(parent).resolve())
+            unlocked = Path(tempfile.mkdtemp(prefix=".epg-", dir=Path(parent).resolve()))
+            lock = _locked(unlocked, create=True)
             directory = unlocked.rename(unlocked.with_name(unlocked.name[1:]))
         except OSError:
             continue
@@ -51,9 +53,17 @@ def runtime_directory() -> Iterator[Path]:
     )
 
 
-def _locked(directory: Path) -> int | None:
-    """Lock a directory for as long as this process lives; None if another process holds it."""
-    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+def _locked(directory: Path, *, create: bool = False) -> int | None:
+    """Lock a directory's lock file for as long as this process lives.
+
+    Returns:
+        The open file, or None if another process holds the lock.
+
+    Raises:
+        OSError: There is no lock file: the directory is none of ours.
+    """
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+    fd = os.open(directory / _LOCK_NAME, flags, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -63,11 +73,17 @@ def _locked(directory: Path) -> int | None:
 
 
 def _remove_stale(parent: Path) -> None:
-    """Remove what Hosts that were killed left behind: nobody holds the lock any more."""
+    """Remove what Hosts of this user that were killed left behind.
+
+    Only a directory that has our lock file counts, and only if nobody holds the lock.
+    """
     for directory in parent.glob("epg-*"):
         try:
+            info = directory.lstat()
+            if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+                continue
             lock = _locked(directory)
-        except OSError:  # another user's, or gone meanwhile
+        except OSError:  # no lock file, or gone meanwhile
             continue
         if lock is not None:
             shutil.rmtree(directory, ignore_errors=True)

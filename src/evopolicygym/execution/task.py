@@ -17,7 +17,7 @@ from pathlib import Path
 import cloudpickle
 
 from evopolicygym.benchmark import Benchmark, BenchmarkSpec, Episode
-from evopolicygym.errors import ProgramError
+from evopolicygym.execution.capped import OUTPUT_LIMIT
 from evopolicygym.execution.episode import EpisodeOutcome, HostFaultError, play_episode
 from evopolicygym.execution.policy_process import PolicyProcess
 from evopolicygym.execution.trajectory import SpoolLimits
@@ -60,11 +60,13 @@ class Task:
         index: Public index.
         episode: What determines it.
         directory: Where its trajectory goes, or None.
+        output_bytes: What is kept of each output stream.
     """
 
     index: int
     episode: Episode
     directory: Path | None
+    output_bytes: int = OUTPUT_LIMIT
 
 
 class WorkerState:
@@ -132,12 +134,13 @@ class WorkerState:
                 timeout=setup.episode_timeout,
                 directory=task.directory,
                 limits=setup.spool_limits,
+                output_bytes=task.output_bytes,
                 paths=self._paths,
                 beat=self.beat,
             )
         except HostFaultError as error:
             return EpisodeOutcome(task.index, fault=str(error))
-        except (OSError, ProgramError) as error:
+        except Exception as error:  # whatever it is, it is no reason to lose the worker
             return EpisodeOutcome(task.index, fault=f"{type(error).__name__}: {error}")
         finally:
             shutil.rmtree(program, ignore_errors=True)

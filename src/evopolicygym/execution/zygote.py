@@ -22,6 +22,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -85,17 +86,20 @@ class _Child:
     scratch: str
     outputs: tuple[_Output, _Output]
 
-    def pump(self, extra: int, timeout: float | None) -> set[int]:
-        """Wait for output or for `extra` to become readable; drain; return what was ready."""
-        poller = select.poll()
-        poller.register(extra, select.POLLIN)
+    def pump(self, extra: Sequence[int], timeout: float | None) -> set[int]:
+        """Wait for output or for one of `extra`; drain; return what was ready."""
         open_outputs = {output.fd: output for output in self.outputs if output.fd >= 0}
-        for fd in open_outputs:
-            poller.register(fd, select.POLLIN)
-        ready = {fd for fd, _ in poller.poll(None if timeout is None else timeout * 1000)}
+        ready = _wait([*extra, *open_outputs], timeout)
         for fd in ready & open_outputs.keys():
             open_outputs[fd].drain()
         return ready
+
+
+def _wait(fds: Iterable[int], timeout: float | None) -> set[int]:
+    poller = select.poll()
+    for fd in fds:
+        poller.register(fd, select.POLLIN)
+    return {fd for fd, _ in poller.poll(None if timeout is None else timeout * 1000)}
 
 
 class _Zygote:
@@ -106,14 +110,19 @@ class _Zygote:
         self._scratch_root = scratch_root
         self._child: _Child | None = None
         self._count = 0
+        # A process that the Environment forked may hold the control socket open.
+        self._worker = os.pidfd_open(os.getppid())
 
     def run(self) -> None:
         """Answer control messages until the worker is gone."""
+        watched = (self._control.fileno(), self._worker)
         while True:
-            if self._child is not None:
-                control = self._control.fileno()
-                if control not in self._child.pump(control, None):
-                    continue
+            ready = _wait(watched, None) if self._child is None else self._child.pump(watched, None)
+            if self._worker in ready:
+                self._finish(grace=0.0)
+                return
+            if self._control.fileno() not in ready:
+                continue
             data, fds, _, _ = socket.recv_fds(self._control, CONTROL_BYTES, 3)
             if not data:
                 self._finish(grace=0.0)
@@ -160,7 +169,7 @@ class _Zygote:
         self._child = None
         deadline = time.monotonic() + grace
         while (left := deadline - time.monotonic()) > 0 and child.pidfd not in child.pump(
-            child.pidfd, left
+            (child.pidfd,), left
         ):
             pass
         own_exit = bool(select.select([child.pidfd], [], [], 0)[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,7 @@ class AppendOnlyFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._lock = threading.Lock()
         try:
             existing = path.read_bytes() if path.exists() else b""
             keep = existing.rfind(b"\n") + 1
@@ -108,13 +110,19 @@ class AppendOnlyFile:
     def append(self, value: Mapping[str, Any]) -> None:
         """Write one line and wait until it is on disk."""
         data = dumps(value) + b"\n"
-        try:
-            while data:
-                data = data[os.write(self._fd, data) :]
-            os.fsync(self._fd)
-        except OSError as error:
-            raise RecordError(f"{self._path} can't be written: {error.strerror}") from error
+        with self._lock:
+            if self._fd < 0:
+                raise RecordError(f"{self._path} is closed")
+            try:
+                while data:
+                    data = data[os.write(self._fd, data) :]
+                os.fsync(self._fd)
+            except OSError as error:
+                raise RecordError(f"{self._path} can't be written: {error.strerror}") from error
 
     def close(self) -> None:
-        """Close the file."""
-        os.close(self._fd)
+        """Close the file; a later `append` is an error."""
+        with self._lock:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -12,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from evopolicygym.benchmark import Benchmark, Episode
-from evopolicygym.errors import EvoPolicyGymError
+from evopolicygym.errors import RecordError
 from evopolicygym.evaluation import EvaluationResult, Evaluator, plan
 from evopolicygym.execution.episode import EpisodeOutcome
 from evopolicygym.execution.pool import WorkerPool
@@ -178,25 +179,31 @@ class _Run:
     # ------------------------------------------------------------------- the phases
 
     def play(self) -> RunResult:
-        create_workspace(self.record.workspace, self.program, self.task)
-        for skill in self.skills:
-            skill.install(self.record.workspace / "skills")
-        self._write_start()
-        self.record.event("run_started", benchmark=self.spec.id, agent=self.agent.name)
         try:
+            self._write_start()
+            create_workspace(self.record.workspace, self.program, self.task)
+            for skill in self.skills:
+                skill.install(self.record.workspace / "skills")
+            self.record.event("run_started", benchmark=self.spec.id, agent=self.agent.name)
             reason, message, session = self._search()
-            result = self._measure(reason, message, session)
-        except KeyboardInterrupt:
+            return self._measure(reason, message, session)
+        except BaseException as error:
             self._settle()
-            self._write_end(TerminalReason.INTERRUPTED, "interrupted", None, (), None, None, None)
-            raise
-        except EvoPolicyGymError as error:
-            self._settle()
-            self._write_end(TerminalReason.HOST_FAILURE, str(error), None, (), None, None, None)
+            interrupted = isinstance(error, KeyboardInterrupt)
+            handed_over = self.session.candidates if self.session is not None else None
+            with contextlib.suppress(RecordError):  # the first error is the one to report
+                self._write_end(
+                    TerminalReason.INTERRUPTED if interrupted else TerminalReason.HOST_FAILURE,
+                    "interrupted" if interrupted else f"{type(error).__name__}: {error}",
+                    HandedOverBy.AGENT if handed_over else None,
+                    handed_over or (),
+                    None,
+                    None,
+                    None,
+                )
             raise
         finally:
             shutil.rmtree(self.record.staging, ignore_errors=True)
-        return result
 
     def _settle(self) -> None:
         """Drop what is being evaluated, so that the account is final when it is written."""
@@ -228,7 +235,10 @@ class _Run:
             # A Submission that was charged is evaluated to its end, whoever waits for it.
             session.close(timeout=_evaluation_bound(self.config))
         reason, message = self._reason(session, end, stopped)
-        self.record.event("search_ended", reason=reason.value, message=message)
+        candidates = None if session.candidates is None else list(session.candidates)
+        self.record.event(
+            "search_ended", reason=reason.value, message=message, candidates=candidates
+        )
         return reason, message, session
 
     def _run_agent(
@@ -260,12 +270,14 @@ class _Run:
         while (end := process.poll(0.1)) is None:
             clock = time.monotonic()
             if session.broken is not None or self._hopeless():
+                session.close(timeout=0.0)  # nothing is accepted while the agent is being stopped
                 return process.stop(grace=_STOP_GRACE_SECONDS), "host_failure"
             if session.candidates is not None:
                 finished_at = finished_at or clock
                 if clock - finished_at > _FINISH_GRACE_SECONDS:
                     return process.stop(grace=_STOP_GRACE_SECONDS), "finished"
             elif clock > deadline:
+                session.close(timeout=0.0)
                 return process.stop(grace=_STOP_GRACE_SECONDS), "timeout"
         return end, None
 
@@ -398,7 +410,7 @@ class _Run:
         self.played += len(result.outcomes)
         self.faulted += len(refunded)
 
-        def make_visible(settled: Submission, used: int, remaining: int) -> None:
+        def make_visible(settled: Submission, used: int, remaining: int) -> str | None:
             write_feedback(
                 staged,
                 self.spec,
@@ -409,7 +421,6 @@ class _Run:
             )
             self.record.write_submission(settled, result, self.config.split, self.pool)
             master = publish(staged, self.record.submissions, name)
-            hidden = show(master, self.record.workspace / "feedback", name)
             self.published[name] = PublishedSubmission(
                 name,
                 settled.episode_indices,
@@ -423,8 +434,8 @@ class _Run:
                 score=settled.score,
                 episodes_used=used,
                 episodes_remaining=remaining,
-                not_shown=hidden,
             )
+            return show(master, self.record.workspace / "feedback", name)
 
         return Evaluated(result.score, refunded, make_visible)
 

@@ -101,11 +101,6 @@ def _row(directory: Path, outcome: EpisodeOutcome) -> dict[str, Any]:
     home = directory / "episodes" / f"{outcome.index:06d}"
     if outcome.fault is not None:
         shutil.rmtree(home, ignore_errors=True)
-    else:
-        home.mkdir(parents=True, exist_ok=True)
-        for name, text in (("stdout.txt", outcome.stdout), ("stderr.txt", outcome.stderr)):
-            if text:
-                (home / name).write_text(text, encoding="utf-8", newline="")
 
     def public(name: str) -> str | None:
         return f"episodes/{home.name}/{name}" if (home / name).exists() else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -74,7 +75,10 @@ class RunRecord:
         line = {"schema": EVENT_SCHEMA, "time": event.time, "kind": kind, "data": event.data}
         self._events.append(line)
         if self._observer is not None:
-            self._observer(event)
+            try:
+                self._observer(event)
+            except Exception as error:  # watching a Run must not change it
+                warnings.warn(f"the observer raised {error!r} on {kind}", stacklevel=2)
 
     def write_run(self, **fields: Any) -> None:
         """Write `run.json`; fields given before are kept.

@@ -66,12 +66,13 @@ class Evaluated:
     Attributes:
         score: Primary metric, or None.
         refunded: Indices to refund.
-        publish: Called with the settled account; makes the Feedback visible.
+        publish: Called with the settled account; makes the Feedback visible. It returns why
+            the agent can't see it, or None.
     """
 
     score: float | None
     refunded: tuple[int, ...]
-    publish: Callable[[Submission, int, int], None]
+    publish: Callable[[Submission, int, int], str | None]
 
 
 class Session:
@@ -153,7 +154,15 @@ class Session:
             self._thread = threading.Thread(
                 target=self._run, args=(submission,), name=submission.submission_id, daemon=True
             )
-            self._thread.start()
+            try:
+                self._thread.start()
+            except RuntimeError as error:  # no more threads
+                self.broken = error
+                self._submissions[submission.submission_id] = self._failed(submission, ())
+                self._evaluating = None
+                raise SessionError(
+                    SessionErrorCode.HOST_FAILURE, "the Host can't start an evaluation"
+                ) from None
             return self._receipt(submission)
 
     def _same_request(self, submission: Submission, selector: str) -> Receipt:
@@ -373,7 +382,10 @@ class Session:
                 if faults
                 else None,
             )
-            evaluated.publish(settled, self._ledger.used, self._ledger.remaining)
+            hidden = evaluated.publish(settled, self._ledger.used, self._ledger.remaining)
+            if hidden is not None:
+                told = f"the Feedback could not be put into the workspace: {hidden}"
+                settled = replace(settled, message=told)
         except BaseException as error:  # the loop reports it and ends the Run
             self.broken = error
             settled = self._failed(submission, settled.refunded)

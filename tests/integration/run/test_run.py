@@ -512,3 +512,87 @@ def test_the_search_agent_plays_every_kind_of_space(benchmark_id: str, tmp_path:
         for path in (result.record / "submissions").rglob("episodes.json")
         for row in read_json(path)["episodes"]
     )
+
+
+def test_nothing_is_accepted_after_the_agents_time(play: Callable[..., RunResult]) -> None:
+    """An agent that ignores SIGTERM has some seconds more, but no session."""
+    result = play(
+        "import signal\n"
+        "signal.signal(signal.SIGTERM, lambda *_: None)\n"
+        'first = session("submit", "program", "--episodes", "0")\n'
+        "time.sleep(2.5)\n"
+        'late = [session("submit", "program", "--episodes", "1"),\n'
+        '        session("finish", "submission-000001")]\n'
+        'Path("analysis/late.json").write_text(json.dumps([first, *late]))\n'
+        "time.sleep(60)",
+        RunConfig(episode_budget=4, agent_timeout_seconds=2),
+    )
+    assert result.terminal_reason is TerminalReason.AGENT_TIMEOUT
+    assert result.handed_over_by == "host"
+    assert result.episodes_used == 1
+    answers = json.loads((result.record / "workspace" / "analysis" / "late.json").read_text())
+    assert [code for code, _ in answers] == [0, 4, 4]
+
+
+class RandomToy(FaultyToy):
+    """Toy whose rewards come from the global generators, as in many an environment."""
+
+    def make_environment(self, episode: Any) -> Any:
+        import random
+
+        import numpy as np
+
+        environment = self._toy.make_environment(episode)
+        step = environment.step
+        environment.step = lambda action: (
+            *step(action)[:1], random.random() + np.random.rand(), False, False, {}
+        )  # fmt: skip
+        return environment
+
+
+def test_environments_that_use_global_generators_are_deterministic() -> None:
+    from evopolicygym import EvaluationConfig, evaluate
+
+    results = [
+        evaluate(
+            START, RandomToy(), execution=UNSAFE, jobs=jobs, config=EvaluationConfig(episodes=4)
+        )
+        for jobs in (1, 2)
+    ]
+    hashes = [[episode.trajectory_hash for episode in result.episodes] for result in results]
+    assert hashes[0] == hashes[1]
+    assert len(set(hashes[0])) == 4
+
+
+def test_an_observer_that_raises_changes_nothing(play: Callable[..., RunResult]) -> None:
+    def observe(event: RunEvent) -> None:
+        raise ValueError(event.kind)
+
+    with pytest.warns(UserWarning, match="the observer raised"):
+        result = play(GOOD_AGENT, observer=observe)
+    assert result.terminal_reason is TerminalReason.FINISHED
+    assert read_json(result.record / "run.json")["status"] == "done"
+
+
+def test_output_is_published_and_does_not_stay_in_memory(play: Callable[..., RunResult]) -> None:
+    chatty = Program(
+        {
+            "policy.py": b"""
+import sys
+print("hello")
+class Policy:
+    def act(self, observation):
+        sys.stderr.write("x")
+        return 1
+def make_policy(context):
+    return Policy()
+"""
+        }
+    )
+    result = play('session("submit", "program", "--episodes", "0:2")', program=chatty)
+    home = result.record / "workspace" / "feedback" / "submission-000001"
+    rows = json.loads((home / "feedback.json").read_text())["episodes"]
+    assert [(home / row["stdout"]).read_text() for row in rows] == ["hello\n"] * 2
+    assert [(home / row["stderr"]).read_text() for row in rows] == ["x" * 20] * 2
+    assert result.assessment is not None
+    assert all(len(outcome.stderr) <= 2_048 for outcome in result.assessment.outcomes)
