@@ -177,10 +177,10 @@ class Session:
     def _require_open(self) -> None:
         if self._candidates is not None:
             raise SessionError(SessionErrorCode.SESSION_CLOSED, "the session was finished")
-        if self._closed:
-            raise SessionError(SessionErrorCode.SESSION_CLOSED, "the session is closed")
         if self.broken is not None:
             raise SessionError(SessionErrorCode.HOST_FAILURE, "the Host can't go on with this Run")
+        if self._closed:
+            raise SessionError(SessionErrorCode.SESSION_CLOSED, "the session is closed")
 
     def _admit(self, selector: str) -> tuple[int, ...]:
         config = self._config
