@@ -32,8 +32,9 @@ def policy_environment() -> dict[str, str]:
     libraries get one thread, because parallelism is more workers.
     """
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-    # CPU-model overrides of BLAS must be the same in every process, or sums differ in the last bit.
-    kept |= {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS_CORE")}
+    # What a machine tells BLAS about its processor belongs together, and must be the same in every
+    # process: with a part of it sums differ in the last bit, or OpenBLAS crashes.
+    kept |= {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS_")}
     return {
         **kept,
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),

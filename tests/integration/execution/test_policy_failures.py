@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -87,7 +88,12 @@ LATE = [
 
 MEMORY_CASES = [
     *_stages("grow", _GROW, MEMORY, "ran out of memory", repeats=1),
-    *_stages("grow-small", _GROW_SMALL, MEMORY, "ran out of memory", repeats=1),
+    # CPython 3.13 crashes by itself when it frees such a chain with no memory left.
+    *(
+        _stages("grow-small", _GROW_SMALL, MEMORY, "ran out of memory", repeats=1)
+        if sys.version_info < (3, 13)
+        else ()
+    ),
     # What holds all the memory outlives the frame that ran out of it.
     Case(
         "act-grow-small-for-good",
