@@ -26,8 +26,12 @@ __all__ = [
     "EvaluationConfig",
     "EvaluationResult",
     "Evaluator",
+    "checked_feedback",
     "evaluate",
+    "plan",
     "positive_integer",
+    "positive_seconds",
+    "split_name",
 ]
 
 MAX_EPISODES = 1_000_000
@@ -62,6 +66,16 @@ def positive_seconds(path: str, value: object) -> float:
     return float(value)
 
 
+def split_name(path: str, value: object) -> None:
+    """Check that `value` can name a data split.
+
+    Raises:
+        ConfigurationError: It is no text, or empty; names `path`.
+    """
+    if not isinstance(value, str) or not value:
+        raise ConfigurationError(f"{path} is {value!r}, expected a name such as 'train'")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationConfig:
     """What to evaluate on.
@@ -82,8 +96,7 @@ class EvaluationConfig:
     episode_timeout_seconds: float = 30.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.split, str) or not self.split:
-            raise ConfigurationError(f"$.split is {self.split!r}, expected a name such as 'train'")
+        split_name("$.split", self.split)
         positive_integer("$.episodes", self.episodes)
         positive_integer("$.seed", self.seed, least=0, most=2**63 - 1)
         positive_seconds("$.episode_timeout_seconds", self.episode_timeout_seconds)

@@ -5,14 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evopolicygym.errors import ConfigurationError
-from evopolicygym.evaluation import positive_integer, positive_seconds
+from evopolicygym.evaluation import positive_integer, positive_seconds, split_name
 
 __all__ = ["AssessmentConfig", "RunConfig", "ValidationConfig"]
-
-
-def _split(path: str, value: object) -> None:
-    if not isinstance(value, str) or not value:
-        raise ConfigurationError(f"{path} is {value!r}, expected a name such as 'train'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +26,7 @@ class ValidationConfig:
 
     def __post_init__(self) -> None:
         positive_integer("$.validation.episodes_per_candidate", self.episodes_per_candidate)
-        _split("$.validation.split", self.split)
+        split_name("$.validation.split", self.split)
         positive_integer("$.validation.max_candidates", self.max_candidates, most=1_000)
 
 
@@ -49,7 +44,7 @@ class AssessmentConfig:
 
     def __post_init__(self) -> None:
         positive_integer("$.assessment.episodes", self.episodes)
-        _split("$.assessment.split", self.split)
+        split_name("$.assessment.split", self.split)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +83,7 @@ class RunConfig:
     jobs: int | None = None
 
     def __post_init__(self) -> None:
-        _split("$.split", self.split)
+        split_name("$.split", self.split)
         positive_integer("$.max_submissions", self.max_submissions)
         positive_integer("$.episode_budget", self.episode_budget)
         if self.episode_pool_size is not None:

@@ -360,7 +360,9 @@ class _Run:
             return None, candidates[0] if candidates else None
         self.record.event("validation_started", candidates=list(candidates))
         results = {
-            name: self._evaluate_private(self.published[name].program, "validation", name)
+            name: self._evaluate_private(
+                self.published[name].program, "validation", config.split, name
+            )
             for name in candidates
         }
         scores = {name: result.score for name, result in results.items()}
@@ -381,7 +383,7 @@ class _Run:
             return None
         name = final.submission_id
         self.record.event("assessment_started", submission=name)
-        result = self._evaluate_private(final.program, "assessment", name)
+        result = self._evaluate_private(final.program, "assessment", config.split, name)
         self.record.write_measurement(
             self.record.root / "assessment" / "assessment.json",
             config.split,
@@ -439,19 +441,14 @@ class _Run:
 
         return Evaluated(result.score, refunded, make_visible)
 
-    def _evaluate_private(self, program: Program, purpose: str, name: str) -> EvaluationResult:
+    def _evaluate_private(
+        self, program: Program, purpose: str, split: str, name: str
+    ) -> EvaluationResult:
         episodes = self.private[purpose]
         result = self.evaluator.evaluate(
             program,
             list(enumerate(episodes)),
             on_outcome=lambda outcome: self._episode_ended(purpose, outcome),
-        )
-        split = (
-            self.config.validation.split
-            if purpose == "validation" and self.config.validation
-            else self.config.assessment.split
-            if self.config.assessment
-            else ""
         )
         path = self.record.root / purpose / name / "episodes.json"
         self.record.write_episodes(path, result, split, episodes)

@@ -320,11 +320,6 @@ class Session:
         """What the agent handed over, or None."""
         return self._candidates
 
-    def wait_changed(self, timeout: float) -> None:
-        """Wait until something happened, at most `timeout` seconds."""
-        with self._changed:
-            self._changed.wait(timeout)
-
     def close(self, timeout: float) -> bool:
         """Take no more requests and wait for a Submission that is being evaluated.
 
