@@ -91,6 +91,10 @@ class EpisodeOutcome:
         )
 
 
+_CUT = re.compile(r"(\s*(?:\[… \d+ bytes left out …\]|… \d+ characters removed …)\s*)")
+"""Where the middle of a text was left out: a path may have been cut in two there."""
+
+
 def scrub(text: str, paths: Sequence[tuple[str, str]]) -> str:
     """Replace Host paths by public words.
 
@@ -98,10 +102,32 @@ def scrub(text: str, paths: Sequence[tuple[str, str]]) -> str:
         text: What a policy printed or raised.
         paths: Pairs of Host path and what to write for it, the longest first.
     """
+    parts = _CUT.split(text)
+    for mark in range(1, len(parts), 2):
+        parts[mark - 1] = _without_begun(parts[mark - 1], paths)
+        parts[mark + 1] = _without_ended(parts[mark + 1], paths)
+    text = "".join(parts)
     for path, word in paths:
         text = text.replace(path, word)
     # Whatever absolute path is left, e.g. of another library, keeps its last part only.
     return re.sub(r'(?<=File ")/[^"\n]*/(?=[^"/\n]+")', "", text)
+
+
+def _without_begun(text: str, paths: Sequence[tuple[str, str]]) -> str:
+    """Return `text` without the beginning of a Host path at its end."""
+    begun = (size for path, _ in paths for size in range(len(path)) if text.endswith(path[:size]))
+    return text[: len(text) - max(begun, default=0)]
+
+
+def _without_ended(text: str, paths: Sequence[tuple[str, str]]) -> str:
+    """Return `text` without the end of a Host path at its beginning."""
+    ended = (
+        len(path) - start
+        for path, _ in paths
+        for start in range(1, len(path))
+        if text.startswith(path[start:])
+    )
+    return text[max(ended, default=0) :]
 
 
 @dataclass(slots=True)

@@ -165,4 +165,7 @@ def _public_paths(root: Path) -> list[tuple[str, str]]:
         sys.prefix: "python",
         sys.base_prefix: "python",
     }
+    home = str(Path.home())
+    if home != "/":
+        paths.setdefault(home, "home")
     return sorted(paths.items(), key=lambda pair: -len(pair[0]))
