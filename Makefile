@@ -3,8 +3,9 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 UV := $(shell command -v uv || echo .uv/bin/uv)
 VENV ?= .venv
+CLIENTS ?= .clients
 RUN := $(VENV)/bin
-EXTRAS := --extra dev --extra env-gym
+EXTRAS := --extra dev --extra env-gym --extra agents
 # What belongs to the project; your own policies may lie beside it.
 CHECKED := src tests benchmarks scripts docs README.md CONTRIBUTING.md SECURITY.md
 
@@ -25,11 +26,11 @@ demo: $(VENV)/.base
 	@echo "Look at runs/demo/workspace/TASK.md (what the agent was told), at"
 	@echo "runs/demo/workspace/feedback/latest.json (what it learned) and at runs/demo/run.json."
 
-test: lint
+test: lint $(CLIENTS)/.installed
 	$(RUN)/pytest -m "not slow"
 	scripts/other-pythons.sh -m "not slow" tests/unit
 
-test-all: lint
+test-all: lint $(CLIENTS)/.installed
 	$(RUN)/pytest
 	scripts/other-pythons.sh
 
@@ -52,7 +53,7 @@ schemas: $(VENV)/.dev
 	$(RUN)/python -m evopolicygym.run.schemas docs/schemas
 
 clean:
-	rm -rf .venv .venv-* .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist bench.json
+	rm -rf .venv .venv-* .uv .clients .mypy_cache .ruff_cache .pytest_cache .hypothesis dist bench.json
 
 .uv/bin/uv:
 	@$(PYTHON) -m pip --version > /dev/null || { \
@@ -68,3 +69,8 @@ $(VENV)/.base: uv.lock pyproject.toml benchmarks/cartpole/pyproject.toml | $(UV)
 $(VENV)/.dev: uv.lock pyproject.toml benchmarks/cartpole/pyproject.toml | $(UV)
 	scripts/install.sh $(UV) $(PYTHON) $(VENV) $(EXTRAS)
 	@touch $(VENV)/.base $@
+
+# The real coding agents that tests drive, offline. Where they can't be installed, tests say so.
+$(CLIENTS)/.installed: scripts/clients.sh tests/e2e/agents/clients/node.txt \
+		tests/e2e/agents/clients/package-lock.json | $(UV)
+	PYTHON="$(PYTHON)" UV="$(UV)" scripts/clients.sh $(CLIENTS)

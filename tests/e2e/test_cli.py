@@ -181,7 +181,7 @@ def test_names_never_lead_out_of_the_layout(
     names = ["--runs", "all", "--model", name, "--exp-id", name]
     agent = ["--agent", "command", "--", "true"]
     done = preloaded("run", "--env", "toy", *options, *names, "--json", *agent, cwd=tmp_path)
-    assert (done.code, done.json["reason"]) == (1, "agent_exited")
+    assert (done.code, done.json["reason"]) == (1, "exited")
     parts = Path(done.json["root"]).relative_to(tmp_path / "all").parts
     assert [original_name(part) for part in parts] == [name, "toy", name]
     assert [entry.name for entry in tmp_path.iterdir()] == ["all"]
@@ -258,12 +258,12 @@ def test_the_seeds_command_selects_the_better_submission(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("script", "reason", "code"),
     [
-        ("true", "agent_exited", 1),
-        ("exit 3", "agent_crashed", 1),
-        ("kill -9 $$", "agent_crashed", 1),
-        ("evopolicygym-session submit program --episodes 0", "agent_exited", 0),
+        ("true", "exited", 1),
+        ("exit 3", "crashed", 1),
+        ("kill -9 $$", "crashed", 1),
+        ("evopolicygym-session submit program --episodes 0", "exited", 0),
         ("evopolicygym-session submit program --episodes 0:2", "budget_exhausted", 0),
-        ("sleep 60", "agent_timeout", 1),
+        ("sleep 60", "timed_out", 1),
     ],
 )
 def test_how_a_search_can_end(
@@ -289,7 +289,7 @@ def test_an_agent_gets_its_arguments_as_they_are(preloaded: Preloaded, tmp_path:
     script = "import json, sys; print(json.dumps(sys.argv[1:]))"
     agent = ["--agent", "command", "--", sys.executable, "-c", script, prompt, "--budget", "x"]
     done = preloaded("run", "--env", "toy", *options, *agent, cwd=tmp_path)
-    assert done.json["reason"] == "agent_exited", done.stderr
+    assert done.json["reason"] == "exited", done.stderr
     printed = (tmp_path / "record" / "agent" / "stdout.txt").read_text()
     assert json.loads(printed) == [prompt, "--budget", "x"]
 

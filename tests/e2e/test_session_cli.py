@@ -56,7 +56,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StagedRun]:
         strange = [line for line in done.stderr.splitlines() if not re.match(allowed, line)]
         assert strange == []
     assert done.code == 0
-    assert run_file(staged.root)["terminal_reason"] == "agent_exited"
+    assert run_file(staged.root)["terminal_reason"] == "exited"
     assert run_file(staged.root)["episodes_used"] == episodes_used(staged.root / "ledger.jsonl")
     assert check_record(staged.root) > 0
 
@@ -572,7 +572,7 @@ def test_what_was_charged_is_evaluated_to_its_end(tmp_path: Path) -> None:
         assert collected(client).code in (0, 4)
     assert ended.code == 0, ended.stderr
     document = run_file(staged.root)
-    assert document["terminal_reason"] == "agent_exited"
+    assert document["terminal_reason"] == "exited"
     assert document["handed_over_by"] == "host"
     assert document["selected"] == "submission-000001"
     assert document["episodes_used"] == 3 == episodes_used(staged.root / "ledger.jsonl")

@@ -1,4 +1,4 @@
-"""`Command`: any program, run once in the workspace."""
+"""`Command`: any program, asked once or turn by turn."""
 
 from __future__ import annotations
 
@@ -6,37 +6,73 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from evopolicygym.agents.provider import check_arguments, check_choice
+from evopolicygym.agents.transcripts.dialogue import read_dialogue
 from evopolicygym.errors import ConfigurationError
-from evopolicygym.run.agent import AgentLaunch, AgentTask, find_executable
+from evopolicygym.run.agent import (
+    AgentEvidence,
+    AgentLaunch,
+    AgentTask,
+    AgentTurn,
+    Transcript,
+    find_executable,
+)
+from evopolicygym.run.redaction import Redactor, redacted_argv
 
-__all__ = ["Command"]
+__all__ = ["Command", "absolute_argv"]
+
+
+def absolute_argv(argv: Sequence[str]) -> list[str]:
+    """Return a command line that means in the workspace what it means here.
+
+    Raises:
+        ConfigurationError: The program can't be found.
+    """
+    return [
+        find_executable(argv[0]),
+        *(
+            str(Path(argument).absolute())
+            if not argument.startswith("-") and os.path.isfile(argument)  # noqa: PTH113 - never raises
+            else argument
+            for argument in argv[1:]
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Any program as an agent.
+    """Any program as an agent, in the workspace.
 
-    It runs once, in the workspace. It finds its task as `TASK.md`, on standard input and in
-    `EVOPOLICYGYM_TASK`, and its session through `evopolicygym-session`.
+    It finds its task as `TASK.md` and in `EVOPOLICYGYM_TASK`, and its session through
+    `evopolicygym-session`. What it reads and writes besides is up to `protocol`.
 
     Attributes:
         argv: Program and arguments; relative paths are meant from where the Run was started.
         environment: Variables on top of the inherited ones.
         inherit: Names of further variables to take over, e.g. `("OPENAI_API_KEY",)`.
         model: Name for the record and the directory layout, or None.
+        protocol: `jsonl` reads one prompt line and writes one answer line a turn; `oneshot` reads
+            the task to its end and runs once; `auto` is offered the first prompt line and is
+            taken as one-shot if it does not answer so.
     """
 
     argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     inherit: Sequence[str] = ()
     model: str | None = None
+    protocol: Literal["auto", "jsonl", "oneshot"] = "auto"
 
     @property
     def name(self) -> str:
         """Kind of agent."""
         return "command"
+
+    @property
+    def resumes(self) -> Literal["process", "never"]:
+        """One process for all turns, if it speaks the protocol."""
+        return "never" if self.protocol == "oneshot" else "process"
 
     def check(self) -> None:
         """Raise `ConfigurationError` if the program can't be found."""
@@ -44,34 +80,33 @@ class Command:
             raise ConfigurationError(
                 "the command agent needs a program and its arguments, e.g. -- python agent.py"
             )
-        for argument in self.argv:
-            if "\0" in argument or argument.encode("utf-8", "replace").decode() != argument:
-                raise ConfigurationError(
-                    f"argument {argument[:40]!a} of the agent is no UTF-8 text"
-                )
+        check_choice("$.agent.protocol", self.protocol, ("auto", "jsonl", "oneshot"))
+        check_arguments(self.argv, "the agent")
         find_executable(self.argv[0])
 
-    def launch(self, task: AgentTask) -> AgentLaunch:
+    def version(self) -> str | None:
+        """It has no version that anybody knows."""
+        return None
+
+    def launch(self, task: AgentTask, turn: AgentTurn) -> AgentLaunch:
         """Return how to start it."""
-        program = find_executable(self.argv[0])
-        # The workspace is the current directory there; a script named from here must be found.
-        rest = [
-            str(Path(argument).absolute())
-            if not argument.startswith("-") and os.path.isfile(argument)  # noqa: PTH113 - never raises
-            else argument
-            for argument in self.argv[1:]
-        ]
         return AgentLaunch(
-            argv=[program, *rest],
+            argv=absolute_argv(self.argv),
             environment=self.environment,
             inherit=self.inherit,
             stdin=task.task.encode(),
+            dialogue=None if self.protocol == "oneshot" else self.protocol,
         )
+
+    def read(self, evidence: AgentEvidence) -> Transcript:
+        """Return what it answered."""
+        return Transcript() if self.protocol == "oneshot" else read_dialogue(evidence)
 
     def describe(self) -> Mapping[str, Any]:
         """Return its options; environment values may be secrets and stay out."""
         return {
-            "argv": list(self.argv),
+            "argv": redacted_argv(self.argv, Redactor({})),
             "environment": sorted(self.environment),
             "inherit": list(self.inherit),
+            "protocol": self.protocol,
         }

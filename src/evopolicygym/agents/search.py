@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from evopolicygym import __version__
 from evopolicygym.errors import ConfigurationError
-from evopolicygym.run.agent import AgentLaunch, AgentTask
+from evopolicygym.run.agent import AgentEvidence, AgentLaunch, AgentTask, AgentTurn, Transcript
 
 __all__ = ["Search"]
 
@@ -49,11 +50,24 @@ class Search:
         if not 0 < self.sigma < 1_000:
             raise ConfigurationError(f"$.agent.sigma is {self.sigma}, expected a number > 0")
 
-    def launch(self, task: AgentTask) -> AgentLaunch:
+    @property
+    def resumes(self) -> Literal["never"]:
+        """It searches until the budget is spent, in one turn."""
+        return "never"
+
+    def version(self) -> str | None:
+        """It is of this package's version."""
+        return __version__
+
+    def launch(self, task: AgentTask, turn: AgentTurn) -> AgentLaunch:
         """Return how to start it."""
         options = json.dumps({**self.describe(), "seed": task.seed})
         command = [sys.executable, "-P", "-m", "evopolicygym.agents.search_agent", options]
         return AgentLaunch(argv=command, environment={"PYTHONDONTWRITEBYTECODE": "1"})
+
+    def read(self, evidence: AgentEvidence) -> Transcript:
+        """It leaves nothing behind that needs reading."""
+        return Transcript()
 
     def describe(self) -> Mapping[str, Any]:
         """Return its options."""

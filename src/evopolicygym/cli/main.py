@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from evopolicygym import __version__
-from evopolicygym.cli import doctor, evaluate, init, replay, run
+from evopolicygym.cli import agents, doctor, evaluate, init, replay, run
 from evopolicygym.cli.output import INTERRUPTED
 
 __all__ = ["app", "main"]
@@ -22,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run", context_settings={"allow_extra_args": True})(run.command)
+app.command("agents")(agents.command)
 app.command("evaluate")(evaluate.command)
 app.command("init")(init.command)
 app.command("replay")(replay.command)

@@ -44,6 +44,12 @@ _OPTIONS = {
     "$.assessment.episodes": "--final-size",
     "$.episode_timeout_seconds": "--timeout",
     "$.agent_timeout_seconds": "--agent-timeout",
+    "$.max_turns": "--max-turns",
+    "$.agent_retries": "--retries",
+    "$.agent_retry_backoff_seconds": "--retry-backoff",
+    "$.bind": "--bind",
+    "$.port": "--port",
+    "$.agent.kind": "--agent",
     "$.episodes": "--episodes",
     "$.split": "--split",
     "$.seed": "--seed",
@@ -81,7 +87,7 @@ def reported(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except (ConfigurationError, RecordError) as error:
-            fail(re.sub(r"\$[.\w]+", lambda m: _OPTIONS.get(m[0], m[0]), str(error)), USAGE)
+            fail(re.sub(r"\$[.\w]+", _option, str(error)), USAGE)
         except EvoPolicyGymError as error:
             fail(str(error), FAILED)
         except BrokenPipeError:  # e.g. `evopolicygym … | head`
@@ -95,6 +101,12 @@ def reported(command: Callable[P, R]) -> Callable[P, R]:
             fail("interrupted", INTERRUPTED)
 
     return wrapper
+
+
+def _option(path: re.Match[str]) -> str:
+    """Return where a configuration value comes from on the command line."""
+    _, found, option = path[0].partition("$.agent.")
+    return _OPTIONS.get(path[0], f"--agent-option {option}" if found else path[0])
 
 
 def execution_named(kind: str) -> ProcessExecution:
@@ -114,6 +126,7 @@ def execution_named(kind: str) -> ProcessExecution:
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     """Print a table to stdout; columns of numbers are right-aligned."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     view = Table()
@@ -122,7 +135,7 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
         numeric = all(re.fullmatch(r"–|-?[\d.]+", cell) for cell in cells)
         view.add_column(column, justify="right" if numeric else "left")
     for row in rows:
-        view.add_row(*row)
+        view.add_row(*map(escape, row))
     console = Console()
     console.print(title, style="bold", highlight=False, markup=False)
     console.print(view)
@@ -189,6 +202,8 @@ class RunProgress:
                 f"{data['submission']}  score {number(data['score'])}  "
                 f"Episodes {data['episodes_used']}/{self._budget}"
             )
+        elif kind == "agent_retry":
+            return f"agent: {data['message']}; trying again in {number(data['seconds'])} s"
         elif kind == "search_ended":
             return f"search ended: {data['reason']}" + (
                 f" ({data['message']})" if data["message"] else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,7 +22,6 @@ from evopolicygym.cli.output import (
 from evopolicygym.errors import ConfigurationError, RecordError
 
 if TYPE_CHECKING:
-    from evopolicygym.run.agent import Agent
     from evopolicygym.run.config import RunConfig
     from evopolicygym.run.result import RunResult
 
@@ -35,14 +33,22 @@ def command(
     context: typer.Context,
     env: Annotated[str, typer.Option(help="Benchmark id, e.g. gym/cartpole.")],
     budget: Annotated[int, typer.Option(help="Episodes that all Submissions may use.")],
-    agent: Annotated[str, typer.Option(help="search, or command with ARGV after --.")] = "search",
+    agent: Annotated[
+        str, typer.Option(help="search, codex, claude, kimi, or acp or command with ARGV after --.")
+    ] = "search",
+    agent_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the agent; may be repeated."),
+    ] = None,
     program: Annotated[
         Path | None, typer.Option(help="Initial Program directory; default: a starter.")
     ] = None,
     runs: Annotated[
         Path | None, typer.Option(help="Root of the layout <model>/<env>/<exp-id>; default: runs.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Name in the layout.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="The agent's model; names it in the layout, too.")
+    ] = None,
     exp_id: Annotated[
         str | None, typer.Option("--exp-id", help="Name in the layout; default: the next number.")
     ] = None,
@@ -62,25 +68,43 @@ def command(
     jobs: Annotated[int | None, typer.Option(help="Workers; default: one a core.")] = None,
     timeout: Annotated[float, typer.Option(help="Policy time of one Episode, seconds.")] = 30.0,
     agent_timeout: Annotated[float, typer.Option(help="Time of the agent, seconds.")] = 3600.0,
+    max_turns: Annotated[
+        int, typer.Option(help="Most prompts to an agent that stops without finish.")
+    ] = 1,
+    retries: Annotated[int, typer.Option(help="Retries after errors of the provider.")] = 3,
+    retry_backoff: Annotated[
+        float, typer.Option(help="Wait before the first retry, seconds; it doubles.")
+    ] = 15.0,
+    skill: Annotated[
+        list[Path] | None, typer.Option(help="Directory of an agent skill; may be repeated.")
+    ] = None,
+    prices: Annotated[
+        Path | None, typer.Option(help="Price table (JSON) to estimate the agent's costs with.")
+    ] = None,
+    bind: Annotated[
+        str | None, typer.Option(help="Loopback address: serve the session over HTTP there, too.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="Its port; 0 picks a free one.")] = 0,
     execution: Annotated[str, typer.Option(help="How policies run: unsafe.")] = "unsafe",
     json: Annotated[bool, typer.Option("--json", help="End with one JSON object.")] = False,
 ) -> None:
     """Play one Run: search, Validation, Assessment, record.
 
-    The agent's command follows --:  evopolicygym run --env toy --budget 8 --agent command --
-    python agent.py
+    What follows -- goes to the agent; for command and acp it is the agent:
+    evopolicygym run --env toy --budget 8 --agent command -- python agent.py
     """
+    from evopolicygym.agents.catalog import create
     from evopolicygym.envs import load
     from evopolicygym.envs.starter import starter_program
     from evopolicygym.program import Program
     from evopolicygym.run.config import AssessmentConfig, RunConfig, ValidationConfig
     from evopolicygym.run.layout import run_directory
     from evopolicygym.run.loop import run
+    from evopolicygym.run.prices import PriceTable
+    from evopolicygym.skills import AgentSkill
 
-    if root is not None and any(option is not None for option in (runs, model, exp_id)):
-        raise ConfigurationError(
-            "--root replaces the layout: leave out --runs, --model and --exp-id"
-        )
+    if root is not None and any(option is not None for option in (runs, exp_id)):
+        raise ConfigurationError("--root replaces the layout: leave out --runs and --exp-id")
     for option, size, least in (
         ("--valid-size", valid_size, 0),
         ("--final-size", final_size, 0),
@@ -97,12 +121,21 @@ def command(
         seed=seed,
         episode_timeout_seconds=timeout,
         agent_timeout_seconds=agent_timeout,
+        max_turns=max_turns,
+        agent_retries=retries,
+        agent_retry_backoff_seconds=retry_backoff,
+        bind=bind,
+        port=port,
         validation=ValidationConfig(valid_size, max_candidates=candidates) if valid_size else None,
         assessment=AssessmentConfig(final_size) if final_size else None,
         jobs=jobs,
     )
-    provider = _agent(agent, list(context.args), model)
+    provider = create(
+        agent, model=model, options=_options(agent_option or []), argv=list(context.args)
+    )
     provider.check()
+    skills = [AgentSkill.from_directory(directory) for directory in skill or []]
+    table_of_prices = None if prices is None else PriceTable.from_file(prices)
     chosen = execution_named(execution)
     benchmark = load(env)
     start = starter_program(benchmark) if program is None else Program.from_directory(program)
@@ -120,6 +153,8 @@ def command(
             execution=chosen,
             record_to=record,
             config=config,
+            skills=skills,
+            prices=table_of_prices,
             observer=progress,
         )
     done = result.final_submission is not None and (
@@ -138,22 +173,14 @@ def _played(call: Callable[..., RunResult], *arguments: Any, **options: Any) -> 
         fail(str(error), FAILED)
 
 
-def _agent(kind: str, argv: list[str], model: str | None) -> Agent:
-    from evopolicygym.agents import Command, Search
-    from evopolicygym.errors import near_miss
-
-    if kind == "command":
-        return Command(argv, model=model)
-    if kind == "search":
-        if argv:
-            raise ConfigurationError(
-                f"the search agent takes no command: {shlex.join(argv)!r}; "
-                "did you mean --agent command?"
-            )
-        return Search()
-    raise ConfigurationError(
-        f"--agent is {kind!r}, expected search or command.{near_miss(kind, ('search', 'command'))}"
-    )
+def _options(pairs: list[str]) -> dict[str, str]:
+    options = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise ConfigurationError(f"--agent-option is {pair!r}, expected NAME=VALUE")
+        options[name] = value
+    return options
 
 
 def _show(result: RunResult, config: RunConfig, *, done: bool, as_json: bool) -> None:
@@ -163,6 +190,7 @@ def _show(result: RunResult, config: RunConfig, *, done: bool, as_json: bool) ->
             {
                 "done": done,
                 "reason": result.terminal_reason.value,
+                "counts": result.counts,
                 "message": result.message,
                 "root": str(result.record),
                 "submissions": len(result.submissions),
@@ -199,6 +227,8 @@ def _show(result: RunResult, config: RunConfig, *, done: bool, as_json: bool) ->
         home = f"submissions/{selected.submission_id}"
         typer.echo(f"  {home}/program/    the selected Program")
         typer.echo(f"  {home}/feedback/   its Feedback and trajectories")
-    typer.echo("  run.json, events.jsonl, ledger.jsonl, agent/stdout.txt")
+    typer.echo(
+        "  run.json, events.jsonl, ledger.jsonl, agent/turns.jsonl, agent/process-001/stdout.txt"
+    )
     if result.message:
         notice(f"note: {result.message}")

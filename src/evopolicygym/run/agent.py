@@ -1,72 +1,207 @@
-"""What a Run needs from an agent provider, and how it runs the agent's process."""
+"""What a Run and an agent provider need from each other: plain values and one protocol.
+
+A provider knows how to start its client, how to go on with the same session, and how to read what
+the client left behind. Everything else (processes, limits, retries, turns) is the driver's.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import select
 import shutil
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
-from evopolicygym.errors import ConfigurationError, ExecutionError
-from evopolicygym.execution.zygote_client import policy_environment, python_module
+from evopolicygym.errors import ConfigurationError
 
 __all__ = [
-    "INHERITED_VARIABLES",
     "Agent",
-    "AgentEnd",
+    "AgentErrorKind",
+    "AgentEvidence",
     "AgentLaunch",
-    "AgentProcess",
     "AgentTask",
+    "AgentTurn",
+    "McpServer",
+    "TokenUsage",
+    "Transcript",
     "find_executable",
 ]
 
-INHERITED_VARIABLES = (
-    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "TMPDIR"),
-    *("LANG", "LC_ALL", "LC_CTYPE", "SSL_CERT_FILE", "SSL_CERT_DIR"),
-)
-"""What an agent's environment takes over from the Host's; everything else is asked for by name."""
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """How a client starts the session's MCP server.
+
+    Attributes:
+        command: Program.
+        args: Its arguments.
+        environment: Variables it needs to find the session.
+    """
+
+    command: str
+    args: Sequence[str]
+    environment: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTask:
-    """What a provider gets to know when it launches its agent.
+    """What stays the same for a provider as long as its Run lasts.
 
     Attributes:
         workspace: The agent's current directory.
+        state: A private directory for what the client keeps between turns; it is gone after the
+            Run.
         task: Content of `TASK.md`.
         seed: A seed for agents that draw random numbers; not the Run's.
+        max_turns: Most turns that the Run will take.
+        mcp: The session as an MCP server, for clients that take one.
     """
 
     workspace: Path
+    state: Path
     task: str
     seed: int
+    max_turns: int
+    mcp: McpServer
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTurn:
+    """One prompt.
+
+    Attributes:
+        number: 1, 2, …
+        message: What to say to the agent.
+        session_id: The client's session to go on with, as its transcript named it; None starts a
+            new one.
+    """
+
+    number: int
+    message: str
+    session_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AgentLaunch:
-    """How to start an agent.
+    """How to start an agent's process.
 
     Attributes:
         argv: Program and arguments.
         environment: Variables on top of the inherited ones.
-        inherit: Names of further variables to take over from the Host.
-        stdin: What the agent reads on standard input.
+        inherit: Names of further variables to take over from the Host, the only way a credential
+            gets to the agent.
+        stdin: What the agent reads on standard input; in a dialogue the driver writes that.
+        closing_events: Key and value of the JSON lines of stdout after which the client has
+            nothing more to say and should exit.
+        dialogue: `jsonl` speaks one prompt line and one answer line a turn on stdin and stdout;
+            `auto` offers that, and takes a program that does not answer so as a one-shot one.
     """
 
     argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     inherit: Sequence[str] = ()
     stdin: bytes = b""
+    closing_events: Sequence[tuple[str, str]] = ()
+    dialogue: Literal["jsonl", "auto"] | None = None
+
+
+class AgentErrorKind(StrEnum):
+    """What a client says went wrong between it and its model's provider; closed."""
+
+    AUTH = "auth"
+    RATE_LIMIT = "rate_limit"
+    PROVIDER = "provider"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """Tokens of one session so far; the four never overlap.
+
+    Attributes:
+        input: Read by the model and not taken from a cache or written to one.
+        cache_read: Read from a cache.
+        cache_write: Read and written to a cache.
+        output: Written by the model, reasoning included.
+    """
+
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("input", "cache_read", "cache_write", "output"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ValueError(f"{name} is {value!r}, expected a whole number of tokens")
+
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(
+            self.input + other.input,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            self.output + other.output,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentEvidence:
+    """What one process of a client left behind.
+
+    Attributes:
+        stdout: Its standard output, capped: the middle may be missing.
+        stderr: Its standard error, capped.
+        status: Exit code, or minus the signal number; None if that is not known.
+        task: The task it was started with.
+        session_id: The session it was to go on with, or None.
+    """
+
+    stdout: Path
+    stderr: Path
+    status: int | None
+    task: AgentTask
+    session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What the evidence says. Whatever a client does not report is None, never 0.
+
+    Attributes:
+        session_id: The client's own name for its session.
+        model: The model as the client reports it.
+        usage: Tokens of the whole session so far, subagents included once.
+        usage_complete: Whether the client gave a final account, and not only parts of one.
+        cost_usd: Cost of the whole session so far, as the client reports it, USD.
+        model_calls: Answers of the model in this turn, or None.
+        tool_calls: Tools the model called in this turn.
+        final_message: The agent's last words in this turn.
+        stop_reason: Why the client says that it stopped.
+        error: Which kind of provider error ended it, or None.
+        error_message: What the client said about that.
+        closed: Whether the closing event is there; None for clients that have none.
+        begun: Whether the client printed anything of its protocol.
+        stop: Whether the agent asked for no further turn.
+        files: Files of the client to keep as evidence, by the name to keep them under.
+    """
+
+    session_id: str | None = None
+    model: str | None = None
+    usage: TokenUsage | None = None
+    usage_complete: bool = False
+    cost_usd: float | None = None
+    model_calls: int | None = None
+    tool_calls: int = 0
+    final_message: str | None = None
+    stop_reason: str | None = None
+    error: AgentErrorKind | None = None
+    error_message: str | None = None
+    closed: bool | None = None
+    begun: bool = True
+    stop: bool = False
+    files: Mapping[str, Path] = field(default_factory=dict)
 
 
 class Agent(Protocol):
@@ -82,34 +217,34 @@ class Agent(Protocol):
         """Name of the model behind it, or None."""
         ...
 
+    @property
+    def resumes(self) -> Literal["session", "process", "never"]:
+        """How it goes on after a turn.
+
+        `session` starts the client again and names the session, `process` keeps one process and
+        writes the next prompt to it, `never` can't.
+        """
+        ...
+
     def check(self) -> None:
         """Raise `ConfigurationError` if the agent can't be started here."""
         ...
 
-    def launch(self, task: AgentTask) -> AgentLaunch:
-        """Return how to start it."""
+    def version(self) -> str | None:
+        """Return the client's own version, or None."""
+        ...
+
+    def launch(self, task: AgentTask, turn: AgentTurn) -> AgentLaunch:
+        """Return how to start the process of a turn."""
+        ...
+
+    def read(self, evidence: AgentEvidence) -> Transcript:
+        """Return what a process of it left behind; never raises on damaged evidence."""
         ...
 
     def describe(self) -> Mapping[str, Any]:
         """Return its options for the record: JSON, no secrets."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class AgentEnd:
-    """How an agent process ended.
-
-    Attributes:
-        status: Exit code, or minus the signal number; None if that is not known.
-        clean: Whether nothing that it started survived, as far as is known.
-        error: Why it did not start or was lost, or None.
-        started: Whether it ran at all.
-    """
-
-    status: int | None
-    clean: bool
-    error: str | None = None
-    started: bool = True
 
 
 def find_executable(name: str, environment: Mapping[str, str] | None = None) -> str:
@@ -127,100 +262,3 @@ def find_executable(name: str, environment: Mapping[str, str] | None = None) -> 
         )
     # A relative path is meant from here, not from the workspace it will run in.
     return os.path.abspath(found)  # noqa: PTH100 - resolve() would follow the link of a venv python
-
-
-class AgentProcess:
-    """A running agent under its supervisor; use it as a context manager.
-
-    The supervisor is the subreaper of everything the agent starts. When the agent ends, when it is
-    told to stop and when this Host dies, it ends all of that.
-
-    Args:
-        launch: What to start.
-        workspace: Current directory of the agent.
-        logs: Directory for `stdout.txt` and `stderr.txt`, capped.
-        session: Variables that lead the agent to its session.
-    """
-
-    def __init__(
-        self, launch: AgentLaunch, *, workspace: Path, logs: Path, session: Mapping[str, str]
-    ) -> None:
-        environment = {
-            name: os.environ[name]
-            for name in (*INHERITED_VARIABLES, *launch.inherit)
-            if name in os.environ
-        }
-        environment |= {**launch.environment, **session}
-        # The session's command line, and a Python with numpy, are first on the agent's path.
-        tools = os.path.dirname(os.path.abspath(sys.executable))  # noqa: PTH100, PTH120
-        environment["PATH"] = os.pathsep.join([tools, environment.get("PATH", os.defpath)])
-        logs.mkdir(parents=True, exist_ok=True)
-        (logs / "stdin.txt").write_bytes(launch.stdin)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        order = {
-            "argv": list(launch.argv),
-            "environment": environment,
-            "workspace": str(workspace),
-            "logs": str(logs),
-        }
-        with theirs:
-            self._process = subprocess.Popen(
-                [*python_module("evopolicygym.run.supervisor"), str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.PIPE,
-                env=policy_environment(),
-                start_new_session=True,
-            )
-        self._control = ours
-        self.end: AgentEnd | None = None
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), self._process.stdin as pipe:
-            pipe.write(json.dumps(order).encode())
-
-    def __enter__(self) -> AgentProcess:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.end is None:
-            self.stop(grace=0.0)
-        self._control.close()
-        try:
-            self._process.wait(timeout=15)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def poll(self, timeout: float) -> AgentEnd | None:
-        """Wait up to `timeout` seconds; return how the agent ended, or None while it runs."""
-        if self.end is None and select.select([self._control], [], [], timeout)[0]:
-            try:
-                data = self._control.recv(65536)
-            except OSError:
-                data = b""
-            # A supervisor that is lost took its knowledge with it: nothing is claimed then.
-            self.end = (
-                AgentEnd(**json.loads(data))
-                if data
-                else AgentEnd(None, False, "the agent's supervisor was lost")
-            )
-        return self.end
-
-    def stop(self, *, grace: float) -> AgentEnd:
-        """SIGTERM, wait up to `grace` seconds, SIGKILL everything.
-
-        Raises:
-            ExecutionError: The supervisor does not answer.
-        """
-        with contextlib.suppress(OSError):
-            self._control.send(json.dumps({"grace": grace}).encode())
-        deadline = time.monotonic() + grace + 30
-        while self.poll(max(0.0, deadline - time.monotonic())) is None:
-            if time.monotonic() > deadline:
-                raise ExecutionError("the agent's supervisor does not answer")
-        assert self.end is not None
-        return self.end

@@ -1,9 +1,10 @@
 """`evopolicygym-session`: an agent's command line, a thin client of the session.
 
 Prints one JSON object on stdout. Exit codes: 0 done, 1 the Host failed, 2 invalid request,
-3 busy (try again later), 4 the session is closed, over budget or can't be reached.
+3 busy (try again later), 4 the session is closed, over budget or can't be reached or entered.
 
-It imports the standard library only: agents call it often.
+It imports the standard library only: agents call it often. `evopolicygym-session mcp` alone loads
+more, and speaks the Model Context Protocol on standard input and output instead.
 """
 
 from __future__ import annotations
@@ -20,9 +21,20 @@ import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-__all__ = ["SESSION_VARIABLE", "WORKSPACE_VARIABLE", "RefusedError", "SessionClient", "main"]
+__all__ = [
+    "SESSION_VARIABLE",
+    "TOKEN_VARIABLE",
+    "URL_VARIABLE",
+    "WORKSPACE_VARIABLE",
+    "RefusedError",
+    "SessionClient",
+    "main",
+    "workspace_path",
+]
 
 SESSION_VARIABLE = "EVOPOLICYGYM_SESSION"
+URL_VARIABLE = "EVOPOLICYGYM_SESSION_URL"
+TOKEN_VARIABLE = "EVOPOLICYGYM_SESSION_TOKEN"
 WORKSPACE_VARIABLE = "EVOPOLICYGYM_WORKSPACE"
 
 _POLL_SECONDS = 30.0
@@ -41,6 +53,7 @@ _EXIT_CODES = {
     "submission_limit": _CLOSED,
     "session_closed": _CLOSED,
     "unreachable": _CLOSED,
+    "unauthorized": _CLOSED,
     "host_failure": 1,
 }
 
@@ -71,14 +84,47 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 class SessionClient:
-    """Speaks to a session.
+    """Speaks to a session, over its Unix socket or over loopback TCP.
+
+    Redirects are not followed and proxies are not used.
 
     Args:
         path: The session's socket; None reads `EVOPOLICYGYM_SESSION`.
+        url: Base URL of the session, for want of a socket; None reads `EVOPOLICYGYM_SESSION_URL`.
+        token: The token that belongs to the URL; None reads `EVOPOLICYGYM_SESSION_TOKEN`.
     """
 
-    def __init__(self, path: str | None = None) -> None:
-        self._path = path if path is not None else os.environ.get(SESSION_VARIABLE, "")
+    def __init__(
+        self, path: str | None = None, *, url: str | None = None, token: str | None = None
+    ) -> None:
+        if path is None:
+            path = os.environ.get(SESSION_VARIABLE, "") if url is None else ""
+        self._path = path
+        self._url = os.environ.get(URL_VARIABLE, "") if url is None else url
+        self._token = os.environ.get(TOKEN_VARIABLE, "") if token is None else token
+
+    def _connect(self) -> tuple[http.client.HTTPConnection, dict[str, str]]:
+        """Return a connection, not open yet, and what its requests have to show."""
+        timeout = _POLL_SECONDS + 60
+        if self._path:
+            return _UnixConnection(self._path, timeout), {}
+        if not self._url:
+            raise RefusedError(
+                "unreachable",
+                f"neither {SESSION_VARIABLE} nor {URL_VARIABLE} is set: is this inside a Run's "
+                "workspace?",
+            )
+        from evopolicygym.errors import ConfigurationError
+        from evopolicygym.run.loopback import loopback_url
+
+        try:
+            address, port = loopback_url(self._url)
+        except ConfigurationError as error:
+            raise RefusedError("unreachable", f"{URL_VARIABLE}: {error}") from None
+        if not (self._token.isascii() and self._token.isprintable() and self._token.strip()):
+            raise RefusedError("unauthorized", f"{TOKEN_VARIABLE} is not set, or holds no token")
+        headers = {"Authorization": f"Bearer {self._token}"}
+        return http.client.HTTPConnection(address, port, timeout=timeout), headers
 
     def request(self, method: str, route: str, body: dict[str, Any] | None = None) -> Any:
         """Make one request and return the decoded answer.
@@ -86,14 +132,11 @@ class SessionClient:
         Raises:
             RefusedError: The Host refused it, or can't be reached.
         """
-        if not self._path:
-            raise RefusedError(
-                "unreachable", f"{SESSION_VARIABLE} is not set: is this inside a Run's workspace?"
-            )
-        connection = _UnixConnection(self._path, timeout=_POLL_SECONDS + 60)
+        connection, headers = self._connect()
+        headers["Content-Type"] = "application/json"
         try:
             payload = None if body is None else json.dumps(body).encode()
-            connection.request(method, route, payload, {"Content-Type": "application/json"})
+            connection.request(method, route, payload, headers)
             response = connection.getresponse()
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
@@ -108,13 +151,12 @@ class SessionClient:
             ) from None
         if not isinstance(answer, dict):
             raise RefusedError("host_failure", "the session's answer is no JSON object")
-        if response.status >= 400:
+        if not 200 <= response.status < 300:
             detail = answer.get("error")
             if not isinstance(detail, dict):
                 detail = {}
-            raise RefusedError(
-                str(detail.get("code", "host_failure")), str(detail.get("message", "no message"))
-            )
+            message = detail.get("message", f"the session answered {response.status} and no reason")
+            raise RefusedError(str(detail.get("code", "host_failure")), str(message))
         return answer
 
     def info(self) -> dict[str, Any]:
@@ -152,12 +194,18 @@ class SessionClient:
         return answer
 
 
-def _workspace_path(program: str) -> str:
-    """Return `program`, given relative to the current directory, relative to the workspace."""
+def workspace_path(program: str, directory: str | None = None) -> str:
+    """Return `program` relative to the workspace.
+
+    Args:
+        program: Path relative to `directory`, or an absolute one.
+        directory: None stands for the current directory.
+    """
     workspace = os.environ.get(WORKSPACE_VARIABLE)
     if not workspace:
         return program
-    absolute = os.path.join(os.getcwd(), program)  # noqa: PTH109, PTH118 - pathlib is slow to import
+    start = os.getcwd() if directory is None else directory  # noqa: PTH109 - pathlib is slow to import
+    absolute = os.path.join(os.path.realpath(start), program)  # noqa: PTH118
     return os.path.relpath(os.path.normpath(absolute), os.path.realpath(workspace))
 
 
@@ -195,13 +243,14 @@ def _parser() -> argparse.ArgumentParser:
     wait.add_argument("--timeout", type=_seconds, help="seconds to wait")
     finish = commands.add_parser("finish", help="end the search and hand over candidates")
     finish.add_argument("submissions", nargs="+", help="best first; one unless Validation is on")
+    commands.add_parser("mcp", help="serve the commands as MCP tools on standard input and output")
     return parser
 
 
 def _perform(options: argparse.Namespace) -> dict[str, Any]:
     client = SessionClient()
     if options.command == "submit":
-        program = _workspace_path(options.program)
+        program = workspace_path(options.program)
         receipt = client.submit(program, options.episodes, request_id=options.request_id)
         if options.no_wait or receipt["status"] != "evaluating":
             return receipt
@@ -213,9 +262,27 @@ def _perform(options: argparse.Namespace) -> dict[str, Any]:
     return client.finish(options.submissions)
 
 
+def _serve_mcp() -> int:
+    try:
+        from evopolicygym.run.mcp_server import serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("evopolicygym"):
+            raise
+        # Not on standard output: that is the protocol's.
+        print(
+            f"evopolicygym-session: mcp needs the package {error.name}: "
+            'pip install "evopolicygym[agents]"',
+            file=sys.stderr,
+        )
+        return _INVALID
+    return serve()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     options = _parser().parse_args(arguments)
+    if options.command == "mcp":
+        return _serve_mcp()
     try:
         answer = _perform(options)
     except RefusedError as error:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from evopolicygym.errors import ConfigurationError
 from evopolicygym.evaluation import positive_integer, positive_seconds, split_name
+from evopolicygym.run.loopback import loopback_address
 
 __all__ = ["AssessmentConfig", "RunConfig", "ValidationConfig"]
 
@@ -60,7 +61,14 @@ class RunConfig:
         max_episodes_per_submission: Most Episodes of one Submission, or None.
         seed: Seed that pool, Validation and Assessment are derived from, in separate domains.
         episode_timeout_seconds: Policy time of one Episode, seconds.
-        agent_timeout_seconds: Wall time of the agent process, seconds.
+        agent_timeout_seconds: Wall time of the agent over all its turns, seconds. Waiting before
+            a retry does not count.
+        max_turns: Most prompts. An agent that stops without `finish` while budget remains is
+            asked to go on, in the same session.
+        agent_retries: How often an agent is tried again that was stopped by its model's provider.
+        agent_retry_backoff_seconds: Wait before the first retry; it doubles up to ten minutes.
+        bind: Loopback address for the session over TCP as well, or None.
+        port: Its port; 0 picks a free one.
         validation: How to select among candidates; None lets the agent hand over exactly one.
         assessment: How to measure the selected Program; None to skip that.
         jobs: Worker processes, or None for one a core; never changes a score.
@@ -78,6 +86,11 @@ class RunConfig:
     seed: int = 0
     episode_timeout_seconds: float = 30.0
     agent_timeout_seconds: float = 3_600.0
+    max_turns: int = 1
+    agent_retries: int = 3
+    agent_retry_backoff_seconds: float = 15.0
+    bind: str | None = None
+    port: int = 0
     validation: ValidationConfig | None = None
     assessment: AssessmentConfig | None = None
     jobs: int | None = None
@@ -109,6 +122,14 @@ class RunConfig:
         positive_integer("$.seed", self.seed, least=0, most=2**63 - 1)
         positive_seconds("$.episode_timeout_seconds", self.episode_timeout_seconds)
         positive_seconds("$.agent_timeout_seconds", self.agent_timeout_seconds)
+        positive_integer("$.max_turns", self.max_turns, most=10_000)
+        positive_integer("$.agent_retries", self.agent_retries, least=0, most=100)
+        positive_seconds("$.agent_retry_backoff_seconds", self.agent_retry_backoff_seconds)
+        if self.bind is not None:
+            loopback_address(self.bind)
+        elif self.port != 0:
+            raise ConfigurationError(f"$.port is {self.port}, but $.bind is not given")
+        positive_integer("$.port", self.port, least=0, most=65_535)
         if self.jobs is not None:
             positive_integer("$.jobs", self.jobs, most=1024)
 

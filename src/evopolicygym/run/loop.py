@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -20,11 +21,20 @@ from evopolicygym.execution.pool import WorkerPool
 from evopolicygym.execution.process import ProcessExecution
 from evopolicygym.execution.runtime_directory import runtime_directory
 from evopolicygym.program import Program
-from evopolicygym.run.agent import Agent, AgentEnd, AgentLaunch, AgentProcess, AgentTask
-from evopolicygym.run.client import SESSION_VARIABLE, WORKSPACE_VARIABLE
+from evopolicygym.run.agent import Agent, AgentTask, McpServer
+from evopolicygym.run.agent_record import AgentRecord
+from evopolicygym.run.client import (
+    SESSION_VARIABLE,
+    TOKEN_VARIABLE,
+    URL_VARIABLE,
+    WORKSPACE_VARIABLE,
+)
 from evopolicygym.run.config import RunConfig
+from evopolicygym.run.driver import AgentDriver
 from evopolicygym.run.ledger import Ledger
-from evopolicygym.run.models import AgentReport, HandedOverBy, TerminalReason
+from evopolicygym.run.models import HandedOverBy, TerminalReason
+from evopolicygym.run.outcome import DISPOSITIONS
+from evopolicygym.run.prices import PriceTable
 from evopolicygym.run.publication import publish, show, write_feedback
 from evopolicygym.run.record import RunRecord, now, prepare_directory, versions
 from evopolicygym.run.result import (
@@ -43,8 +53,6 @@ __all__ = ["derive_seed", "run", "training_pool"]
 
 TASK_VARIABLE = "EVOPOLICYGYM_TASK"
 _MAX_TASK_VARIABLE_BYTES = 96 * 1024  # the kernel's limit of one variable is 128 KiB
-_FINISH_GRACE_SECONDS = 10.0
-_STOP_GRACE_SECONDS = 5.0
 _HOPELESS_FAULTS = 3
 
 
@@ -77,6 +85,7 @@ def run(
     record_to: str | os.PathLike[str],
     config: RunConfig = RunConfig(),  # noqa: B008 - frozen
     skills: Sequence[AgentSkill] = (),
+    prices: PriceTable | None = None,
     observer: Callable[[RunEvent], None] | None = None,
 ) -> RunResult:
     """Let one agent improve a Program within a budget, then measure what it hands over.
@@ -89,6 +98,7 @@ def run(
         record_to: Directory for the record; must not exist, or be empty.
         config: Limits.
         skills: Skills the agent finds in its workspace.
+        prices: To estimate what the agent's tokens cost; the record keeps it.
         observer: Gets every event as it happens, in whichever thread it happens.
 
     Returns:
@@ -110,7 +120,17 @@ def run(
         record = RunRecord(root, observer)
         stack.callback(record.close)
         return _Run(
-            program, benchmark, agent, execution, config, skills, record, pool, private, stack
+            program,
+            benchmark,
+            agent,
+            execution,
+            config,
+            skills,
+            record,
+            pool,
+            private,
+            prices,
+            stack,
         ).play()
 
 
@@ -148,6 +168,7 @@ class _Run:
         record: RunRecord,
         pool: tuple[Episode, ...],
         private: dict[str, tuple[Episode, ...]],
+        prices: PriceTable | None,
         stack: ExitStack,
     ) -> None:
         self.program = program
@@ -160,10 +181,9 @@ class _Run:
         self.record = record
         self.pool = pool
         self.private = private
-        self.task = task_text(self.spec, config)
+        self.task = task_text(self.spec, config, skills)
         self.published: dict[str, PublishedSubmission] = {}
         self.played = self.faulted = 0
-        self.report: AgentReport | None = None
         self.runtime = stack.enter_context(runtime_directory())
         self.ledger = stack.enter_context(
             Ledger(record.root / "ledger.jsonl", budget=config.episode_budget)
@@ -171,6 +191,8 @@ class _Run:
         self.workers = stack.enter_context(
             WorkerPool(execution, jobs=config.jobs, directory=self.runtime / "w")
         )
+        self.agent_record = AgentRecord(record, agent, prices)
+        stack.callback(self.agent_record.close)
         self.session: Session | None = None
         self.evaluator = Evaluator(
             benchmark, self.workers, episode_timeout=config.episode_timeout_seconds
@@ -181,9 +203,7 @@ class _Run:
     def play(self) -> RunResult:
         try:
             self._write_start()
-            create_workspace(self.record.workspace, self.program, self.task)
-            for skill in self.skills:
-                skill.install(self.record.workspace / "skills")
+            self._create_workspace()
             self.record.event("run_started", benchmark=self.spec.id, agent=self.agent.name)
             reason, message, session = self._search()
             return self._measure(reason, message, session)
@@ -212,131 +232,89 @@ class _Run:
             self.session.close(timeout=5.0)
 
     def _search(self) -> tuple[TerminalReason, str | None, Session]:
-        """Serve the session while the agent runs."""
-        deadline = time.monotonic() + self.config.agent_timeout_seconds
+        """Serve the session while the agent works."""
+        config = self.config
+        self.agent_record.client_version(self.agent.version())
         session = Session(
-            self.config,
+            config,
             self.spec,
             self.record.workspace,
             self.ledger,
             self._evaluate_submission,
-            deadline=deadline,
+            deadline=time.monotonic() + config.agent_timeout_seconds,
         )
         self.session = session
-        socket = self.runtime / "session.sock"
-        launch = self.agent.launch(
-            AgentTask(self.record.workspace, self.task, derive_seed(self.config.seed, "agent"))
-        )
-        variables = {SESSION_VARIABLE: str(socket), WORKSPACE_VARIABLE: str(self.record.workspace)}
-        if len(self.task.encode()) <= _MAX_TASK_VARIABLE_BYTES:
-            variables[TASK_VARIABLE] = self.task
-        with SessionServer(session_app(session, self.task), socket):
-            end, stopped = self._run_agent(launch, variables, session, deadline)
+        app = session_app(session, self.task)
+        path = self.runtime / "session.sock"
+        with SessionServer(app, path, bind=config.bind, port=config.port) as server:
+            variables = self._variables(path, server)
+            driver = AgentDriver(
+                self.agent,
+                self._agent_task(variables),
+                config,
+                session,
+                self.agent_record,
+                variables,
+                hopeless=self._hopeless,
+                renew_workspace=self._create_workspace,
+            )
+            reason, message = driver.play()
             # A Submission that was charged is evaluated to its end, whoever waits for it.
-            session.close(timeout=_evaluation_bound(self.config))
-        reason, message = self._reason(session, end, stopped)
+            session.close(timeout=_evaluation_bound(config))
+        if session.broken is not None:  # found out after the agent had ended
+            reason, message = TerminalReason.HOST_FAILURE, str(session.broken)
         candidates = None if session.candidates is None else list(session.candidates)
-        self.record.event(
+        self.agent_record.event(
             "search_ended", reason=reason.value, message=message, candidates=candidates
         )
         return reason, message, session
 
-    def _run_agent(
-        self, launch: AgentLaunch, variables: dict[str, str], session: Session, deadline: float
-    ) -> tuple[AgentEnd, str | None]:
-        """Run the agent to its end; return that, and why the Host stopped it, if it did."""
-        began = time.monotonic()
-        process = AgentProcess(
-            launch,
-            workspace=self.record.workspace,
-            logs=self.record.root / "agent",
-            session=variables,
-        )
-        stopped: str | None = "interrupted"
-        try:
-            with process:
-                self.record.event("agent_started", argv=list(launch.argv))
-                end, stopped = self._watch(process, session, deadline)
-        finally:
-            if process.end is not None:
-                self._report_agent(process.end, stopped, time.monotonic() - began)
-        return end, stopped
+    def _variables(self, path: Path, server: SessionServer) -> dict[str, str]:
+        """Return what leads the agent to its session."""
+        variables = {SESSION_VARIABLE: str(path), WORKSPACE_VARIABLE: str(self.record.workspace)}
+        if server.url is not None and server.token is not None:
+            variables |= {URL_VARIABLE: server.url, TOKEN_VARIABLE: server.token}
+        if len(self.task.encode()) <= _MAX_TASK_VARIABLE_BYTES:
+            variables[TASK_VARIABLE] = self.task
+        return variables
 
-    def _watch(
-        self, process: AgentProcess, session: Session, deadline: float
-    ) -> tuple[AgentEnd, str | None]:
-        """Wait for the agent; return how it ended and why the Host stopped it, if it did."""
-        finished_at: float | None = None
-        while (end := process.poll(0.1)) is None:
-            clock = time.monotonic()
-            if session.broken is not None or self._hopeless():
-                session.close(timeout=0.0)  # nothing is accepted while the agent is being stopped
-                return process.stop(grace=_STOP_GRACE_SECONDS), "host_failure"
-            if session.candidates is not None:
-                finished_at = finished_at or clock
-                if clock - finished_at > _FINISH_GRACE_SECONDS:
-                    return process.stop(grace=_STOP_GRACE_SECONDS), "finished"
-            elif clock > deadline:
-                session.close(timeout=0.0)
-                return process.stop(grace=_STOP_GRACE_SECONDS), "timeout"
-        return end, None
+    def _agent_task(self, variables: dict[str, str]) -> AgentTask:
+        state = self.runtime / "agent"
+        state.mkdir(mode=0o700)
+        names = (SESSION_VARIABLE, WORKSPACE_VARIABLE)
+        return AgentTask(
+            workspace=self.record.workspace,
+            state=state,
+            task=self.task,
+            seed=derive_seed(self.config.seed, "agent"),
+            max_turns=self.config.max_turns,
+            mcp=McpServer(
+                sys.executable,
+                ["-P", "-m", "evopolicygym.run.client", "mcp"],
+                {name: variables[name] for name in names},
+            ),
+        )
 
     def _hopeless(self) -> bool:
         return self.faulted >= _HOPELESS_FAULTS and self.played == self.faulted
 
-    def _report_agent(self, end: AgentEnd, stopped: str | None, seconds: float) -> None:
-        self.report = AgentReport(
-            name=self.agent.name,
-            model=self.agent.model,
-            description=dict(self.agent.describe()),
-            exit_status=end.status,
-            wall_seconds=round(seconds, 3),
-            stopped_by_host=stopped is not None,
-            no_descendant_survived=end.clean,
-        )
-        self.record.event("agent_ended", exit_status=end.status, stopped=stopped)
-
-    def _reason(
-        self, session: Session, end: AgentEnd, stopped: str | None
-    ) -> tuple[TerminalReason, str | None]:
-        if session.broken is not None or stopped == "host_failure":
-            why = session.broken or "every Episode so far met a Host fault"
-            return TerminalReason.HOST_FAILURE, str(why)
-        if session.candidates is not None:
-            return TerminalReason.FINISHED, None
-        if stopped == "timeout":
-            limit = self.config.agent_timeout_seconds
-            return TerminalReason.AGENT_TIMEOUT, f"the agent did not finish within {limit:g} s"
-        if not end.started:
-            return TerminalReason.AGENT_START_FAILED, f"the agent did not start: {end.error}"
-        if self.ledger.remaining == 0 or len(session.submissions) >= self.config.max_submissions:
-            return TerminalReason.BUDGET_EXHAUSTED, "the budget was spent without finish"
-        if end.status is None:
-            return TerminalReason.AGENT_CRASHED, str(end.error)
-        if end.status != 0:
-            return (
-                TerminalReason.AGENT_CRASHED,
-                f"the agent ended with status {end.status} without finish{self._last_words()}",
-            )
-        return TerminalReason.AGENT_EXITED, "the agent exited without finish"
-
-    def _last_words(self) -> str:
-        """Return the last line that the agent wrote to stderr, for a message."""
-        path = self.record.root / "agent" / "stderr.txt"
-        lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
-        return f"; its last line on stderr: {lines[-1][:300]}" if lines else ""
+    def _create_workspace(self) -> None:
+        create_workspace(self.record.workspace, self.program, self.task, self.skills)
 
     def _measure(self, reason: TerminalReason, message: str | None, session: Session) -> RunResult:
         """Validation and Assessment of whatever was handed over."""
         handed_over = session.candidates
         by: HandedOverBy | None = HandedOverBy.AGENT
-        if handed_over is None:
+        if handed_over is None and not DISPOSITIONS[reason].grade:
+            handed_over, by = (), None
+            message = f"{message or reason.value}; unscored: this Run is no data"
+        elif handed_over is None:
             handed_over = host_candidates(
                 session.submissions, self.spec, most=self.config.max_candidates
             )
             by = HandedOverBy.HOST if handed_over else None
-        if not handed_over:
-            message = f"{message or 'the agent handed over nothing'}; nothing was published"
+            if not handed_over:
+                message = f"{message or 'the agent handed over nothing'}; nothing was published"
         validation, selected = self._validate(handed_over)
         final = None if selected is None else self.published[selected]
         assessment = self._assess(final)
@@ -481,6 +459,7 @@ class _Run:
             skills=[{"name": skill.name, "digest": skill.digest} for skill in self.skills],
             agent=None,
             terminal_reason=None,
+            counts=None,
             message=None,
             handed_over_by=None,
             submissions=[],
@@ -502,6 +481,7 @@ class _Run:
         assessment: EvaluationResult | None,
     ) -> None:
         name = None if final is None else final.submission_id
+        report = self.agent_record.report()
         incomplete = self.config.assessment is not None and (
             assessment is None or assessment.score is None
         )
@@ -509,8 +489,9 @@ class _Run:
         self.record.write_run(
             status=status,
             ended=now(),
-            agent=None if self.report is None else self.report.model_dump(mode="json"),
+            agent=None if report is None else report.model_dump(mode="json"),
             terminal_reason=reason.value,
+            counts=DISPOSITIONS[reason].count,
             message=message,
             handed_over_by=None if by is None else by.value,
             submissions=list(self.published),

@@ -17,7 +17,9 @@ __all__ = [
     "DOCUMENTS",
     "EVENT_SCHEMA",
     "LEDGER_SCHEMA",
+    "AgentInvocation",
     "AgentReport",
+    "AgentTurnLine",
     "EpisodeEntry",
     "EpisodesFile",
     "ErrorBody",
@@ -36,6 +38,7 @@ __all__ = [
     "SubmissionStatus",
     "SubmitRequest",
     "TerminalReason",
+    "Tokens",
     "TrajectoryLine",
 ]
 
@@ -55,14 +58,19 @@ class _Model(BaseModel):
 
 
 class TerminalReason(StrEnum):
-    """Why the search ended; closed."""
+    """Why the search ended; closed. `run/outcome.py` says what follows from each."""
 
     FINISHED = "finished"
     BUDGET_EXHAUSTED = "budget_exhausted"
-    AGENT_EXITED = "agent_exited"
-    AGENT_CRASHED = "agent_crashed"
-    AGENT_TIMEOUT = "agent_timeout"
-    AGENT_START_FAILED = "agent_start_failed"
+    EXITED = "exited"
+    HUNG_AFTER_RESULT = "hung_after_result"
+    TIMED_OUT = "timed_out"
+    CRASHED = "crashed"
+    KILLED = "killed"
+    START_FAILED = "start_failed"
+    AUTH_FAILED = "auth_failed"
+    RATE_LIMITED = "rate_limited"
+    PROVIDER_ERROR = "provider_error"
     HOST_FAILURE = "host_failure"
     INTERRUPTED = "interrupted"
 
@@ -86,6 +94,7 @@ class SessionErrorCode(StrEnum):
     """Why a session request was refused; closed. A refusal never charges anything."""
 
     INVALID_REQUEST = "invalid_request"
+    UNAUTHORIZED = "unauthorized"
     INVALID_SELECTOR = "invalid_selector"
     INVALID_PROGRAM = "invalid_program"
     TOO_FEW_EPISODES = "too_few_episodes"
@@ -239,16 +248,74 @@ class EventLine(_Model):
     data: dict[str, Json]
 
 
+class Tokens(_Model):
+    """Tokens by kind; the four never overlap."""
+
+    input: Count
+    cache_read: Count
+    cache_write: Count
+    output: Count = Field(description="reasoning included")
+
+
+class AgentInvocation(_Model):
+    """`agent/process-001/invocation.json`: how a process of the agent was started, redacted."""
+
+    schema_: Literal["evopolicygym.agent-invocation/1"] = Field(
+        "evopolicygym.agent-invocation/1", alias="schema"
+    )
+    argv: list[str]
+    environment: list[str] = Field(description="names of all its variables")
+    inherit: list[str] = Field(description="names taken over from the Host on request")
+    dialogue: Literal["jsonl", "auto"] | None
+
+
+class AgentTurnLine(_Model):
+    """One line of `agent/turns.jsonl`: one prompt and what came of it."""
+
+    schema_: Literal["evopolicygym.agent-turn/1"] = Field(
+        "evopolicygym.agent-turn/1", alias="schema"
+    )
+    turn: Annotated[int, Field(ge=1)]
+    attempt: Annotated[int, Field(ge=1)] = Field(description="1, and one more a retry")
+    process: str = Field(description="directory of the process's logs")
+    message: str
+    started: str
+    seconds: float
+    reason: TerminalReason = Field(description="why the turn ended, seen alone")
+    exit_status: int | None = Field(description="null while the process goes on")
+    stopped_by_host: bool
+    session_id: str | None
+    model_calls: Count | None
+    tool_calls: Count
+    final_message: str | None
+    stop_reason: str | None
+    error: str | None
+
+
 class AgentReport(_Model):
-    """How the agent process ended."""
+    """What the agent was and how it ended. What a client does not report is null, never 0."""
 
     name: str
-    model: str | None
+    model: str | None = Field(description="as it was asked for")
+    model_reported: str | None = Field(description="as the client named it")
+    version: str | None = Field(description="of the client")
     description: dict[str, Json]
     exit_status: int | None = Field(description="exit code, or minus the signal number")
     wall_seconds: float
     stopped_by_host: bool
     no_descendant_survived: bool
+    turns: Count
+    retries: Count
+    model_calls: Count | None
+    tool_calls: Count
+    tokens: Tokens | None
+    tokens_complete: bool = Field(description="whether every session gave a final account")
+    cost_usd: float | None = Field(description="as the client reports it")
+    estimated_cost_usd: float | None = Field(description="by `prices`")
+    prices: dict[str, Json] | None = Field(description="the price table that was used")
+    final_message: str | None
+    stop_reason: str | None
+    error: str | None
 
 
 class RunFile(_Model):
@@ -268,6 +335,7 @@ class RunFile(_Model):
     skills: list[dict[str, Json]]
     agent: AgentReport | None
     terminal_reason: TerminalReason | None
+    counts: bool | None = Field(description="whether the Run is data; if not, it is unscored")
     message: str | None
     handed_over_by: HandedOverBy | None
     submissions: list[SubmissionId]
@@ -357,6 +425,8 @@ DOCUMENTS: dict[str, type[BaseModel]] = {
     "run": RunFile,
     "event-line": EventLine,
     "ledger-line": LedgerLine,
+    "agent-invocation": AgentInvocation,
+    "agent-turn-line": AgentTurnLine,
     "submission": SubmissionFile,
     "episodes": EpisodesFile,
     "measurement": MeasurementFile,

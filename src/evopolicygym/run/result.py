@@ -11,6 +11,7 @@ from evopolicygym.benchmark import Feedback
 from evopolicygym.evaluation import EvaluationResult
 from evopolicygym.program import Program
 from evopolicygym.run.models import HandedOverBy, TerminalReason
+from evopolicygym.run.outcome import DISPOSITIONS
 
 __all__ = ["PublishedSubmission", "RunEvent", "RunResult", "ValidationResult"]
 
@@ -97,6 +98,11 @@ class RunResult:
     episodes_used: int
     record: Path
     message: str | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether this Run is data. If not, it is missing data: unscored, and never 0."""
+        return DISPOSITIONS[self.terminal_reason].count
 
     @property
     def final_program(self) -> Program | None:

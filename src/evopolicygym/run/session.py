@@ -5,6 +5,7 @@ Nothing here knows HTTP, processes or files; the loop passes in what evaluates a
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -84,7 +85,11 @@ class Session:
         workspace: The agent's workspace.
         ledger: The Run's ledger.
         evaluate: Plays a Submission; runs in a thread of the session.
-        deadline: `time.monotonic()` at which the agent's time is over, or None.
+        deadline: `time.monotonic()` at which the agent's time is over.
+
+    Attributes:
+        deadline: The same; the driver may put it off.
+        broken: Why the Host can't go on, or None.
     """
 
     def __init__(
@@ -95,14 +100,14 @@ class Session:
         ledger: Ledger,
         evaluate: Callable[[Submission], Evaluated],
         *,
-        deadline: float | None = None,
+        deadline: float = math.inf,
     ) -> None:
         self._config = config
         self._spec = spec
         self._workspace = workspace
         self._ledger = ledger
         self._evaluate = evaluate
-        self._deadline = deadline
+        self.deadline = deadline
         self._changed = threading.Condition()
         self._submissions: dict[str, Submission] = {}
         self._by_request: dict[str, str] = {}
@@ -285,7 +290,7 @@ class Session:
         """Return what the agent may know and where it stands."""
         spec, config = self._spec, self._config
         with self._changed:
-            left = None if self._deadline is None else self._deadline - time.monotonic()
+            left = self.deadline - time.monotonic()
             state = "finished" if self._candidates is not None else "open"
             return InfoFile.model_validate(
                 {
@@ -301,7 +306,7 @@ class Session:
                     "max_episodes_per_submission": config.max_episodes_per_submission,
                     "max_candidates": config.max_candidates,
                     "episode_timeout_seconds": config.episode_timeout_seconds,
-                    "seconds_remaining": None if left is None else max(0.0, round(left, 3)),
+                    "seconds_remaining": max(0.0, round(left, 3)) if left < math.inf else None,
                     "evaluating": self._evaluating,
                     "submissions": [self._receipt(s) for s in self._submissions.values()],
                 }
@@ -314,6 +319,16 @@ class Session:
         """All Submissions, in order."""
         with self._changed:
             return tuple(self._submissions.values())
+
+    @property
+    def spent(self) -> bool:
+        """Whether no further Submission is possible."""
+        with self._changed:
+            return self._ledger.remaining == 0 or self._submissions_remaining <= 0
+
+    def extend(self, seconds: float) -> None:
+        """Give the agent back time that was not its own."""
+        self.deadline += seconds
 
     @property
     def candidates(self) -> tuple[str, ...] | None:

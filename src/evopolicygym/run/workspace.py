@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from evopolicygym.benchmark import BenchmarkSpec
@@ -11,21 +13,35 @@ from evopolicygym.run.config import RunConfig
 from evopolicygym.run.files import write_atomically
 from evopolicygym.run.selectors import format_selector
 from evopolicygym.run.session import public_spec
+from evopolicygym.skills import AgentSkill
 from evopolicygym.strict_json import pretty
 
-__all__ = ["create_workspace", "task_text"]
+__all__ = ["TASK_FILES", "create_workspace", "task_text"]
+
+TASK_FILES = ("TASK.md", "AGENTS.md", "CLAUDE.md")
+"""The task, and the names under which clients read it by themselves."""
 
 
-def create_workspace(directory: Path, program: Program, task: str) -> None:
-    """Lay out a fresh workspace: `program/`, `feedback/`, `analysis/` and `TASK.md`."""
+def create_workspace(
+    directory: Path, program: Program, task: str, skills: Sequence[AgentSkill] = ()
+) -> None:
+    """Lay out a fresh workspace in place of whatever is there."""
+    if directory.exists():
+        for path in (directory, *directory.rglob("*")):  # installed skills are read-only
+            if path.is_dir() and not path.is_symlink():
+                path.chmod(0o755)
+        shutil.rmtree(directory)
     directory.mkdir(parents=True)
     program.write_to(directory / "program")
     for name in ("feedback", "analysis"):
         (directory / name).mkdir()
-    write_atomically(directory / "TASK.md", task.encode())
+    for name in TASK_FILES:
+        write_atomically(directory / name, task.encode())
+    for skill in skills:
+        skill.install(directory / "skills")
 
 
-def task_text(spec: BenchmarkSpec, config: RunConfig) -> str:
+def task_text(spec: BenchmarkSpec, config: RunConfig, skills: Sequence[AgentSkill] = ()) -> str:
     """Return `TASK.md`: the one text that tells any agent what to do."""
     goal = "as high" if spec.score_direction == "maximize" else "as low"
     most = config.max_episodes_per_submission
@@ -93,7 +109,7 @@ def make_policy(context):
 | `feedback/<submission>/episodes/000007/trajectory.jsonl` | one line a step, see below |
 | `feedback/latest.json` | the newest submission's feedback |
 | `analysis/` | yours: scripts, notes |
-| `TASK.md` | this text |
+{_skills(skills)}| `TASK.md`, `AGENTS.md`, `CLAUDE.md` | this text |
 
 A trajectory line has `t`, `obs` (what the policy saw), `action`, `reward`, `terminated`,
 `truncated` and `info`; the last line has the final `obs` alone. Large observations are rows of
@@ -111,8 +127,13 @@ evopolicygym-session finish submission-000001
 
 - Each prints one JSON object. Exit code 0 is success, 2 an invalid request, 3 busy, 4 closed,
   over budget or not reachable; refused requests cost nothing.
-- `submit` waits for the evaluation and prints a receipt with the score. If your shell ends it
-  first, nothing is lost: the evaluation goes on and `wait` picks it up again. One at a time.
+- `submit` waits for the evaluation and prints a receipt with the score. One at a time.
+- If your shell tool ends a command after some time, nothing is lost and nothing is charged twice:
+  the evaluation goes on, and `wait` with the id of the submission (`status` lists it) picks it up
+  again. To be on the safe side, `submit … --timeout 60` and `wait … --timeout 60` return after that
+  many seconds at the latest, with the status `evaluating` if it is not done; `submit … --no-wait`
+  returns at once.
+- Stopping is not handing over: end with `finish`.
 - Selectors are half-open ranges and single indices: `"0:2,4:8"` means 0, 1, 4, 5, 6, 7. They must
   strictly increase.
 
@@ -130,6 +151,14 @@ Hand over {hand_over}. {measured}If you stop without `finish`, the Host hands ov
 submissions with the best scores. Scores on few training Episodes are noisy: prefer a program that
 was confirmed on many.
 """
+
+
+def _skills(skills: Sequence[AgentSkill]) -> str:
+    """Return the rows of the workspace's table for the installed skills."""
+    return "".join(
+        f"| `skills/{skill.name}/SKILL.md` | a skill, read-only: read it first |\n"
+        for skill in skills
+    )
 
 
 def _demoted(markdown: str) -> str:

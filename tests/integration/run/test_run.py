@@ -28,6 +28,7 @@ from evopolicygym.run import (
     ValidationConfig,
     run,
 )
+from evopolicygym.run.dialogue import prompt_line
 from evopolicygym.run.files import read_json, read_lines
 from evopolicygym.run.ledger import episodes_used
 from evopolicygym.run.loop import derive_seed, training_pool
@@ -197,14 +198,14 @@ def test_pool_validation_and_assessment_never_share_a_seed() -> None:
 @pytest.mark.parametrize(
     ("script", "reason", "handed_over_by", "selected"),
     [
-        ("", "agent_exited", None, None),
-        ("sys.exit(3)", "agent_crashed", None, None),
-        ("os.kill(os.getpid(), 9)", "agent_crashed", None, None),
-        ('session("submit", "program", "--episodes", "0")', "agent_exited", "host", 1),
+        ("", "exited", None, None),
+        ("sys.exit(3)", "crashed", None, None),
+        ("os.kill(os.getpid(), 9)", "killed", None, None),
+        ('session("submit", "program", "--episodes", "0")', "exited", "host", 1),
         ('session("submit", "program", "--episodes", "0:8")', "budget_exhausted", "host", 1),
         (
             'session("submit", "program", "--episodes", "0", "--no-wait")',
-            "agent_exited",
+            "exited",
             "host",
             1,
         ),
@@ -213,7 +214,7 @@ def test_pool_validation_and_assessment_never_share_a_seed() -> None:
             'Path("program/policy.py").write_text(BETTER)\n'
             'session("submit", "program", "--episodes", "0:2")\n'
             "sys.exit(1)",
-            "agent_crashed",
+            "crashed",
             "host",
             2,
         ),
@@ -251,7 +252,7 @@ def test_an_agent_out_of_time_is_ended_and_measured(play: Callable[..., RunResul
         RunConfig(episode_budget=2, agent_timeout_seconds=3),
     )
     assert time.monotonic() - began < 30
-    assert result.terminal_reason is TerminalReason.AGENT_TIMEOUT
+    assert result.terminal_reason is TerminalReason.TIMED_OUT
     assert result.final_submission is not None
     assert read_json(result.record / "run.json")["agent"]["stopped_by_host"] is True
     assert _processes("4471") == []
@@ -303,7 +304,7 @@ def test_the_agents_environment_is_an_allow_list(
     assert "canary-1234" not in json.dumps(environment)
     task = (result.record / "workspace" / "TASK.md").read_text()
     assert environment["EVOPOLICYGYM_TASK"] == task
-    assert (result.record / "workspace" / "analysis" / "stdin.txt").read_text() == task
+    assert (result.record / "workspace" / "analysis" / "stdin.txt").read_text() == prompt_line(1, task) + "\n"
     assert environment["EVOPOLICYGYM_WORKSPACE"] == str(result.record / "workspace")
 
 
@@ -527,7 +528,7 @@ def test_nothing_is_accepted_after_the_agents_time(play: Callable[..., RunResult
         "time.sleep(60)",
         RunConfig(episode_budget=4, agent_timeout_seconds=2),
     )
-    assert result.terminal_reason is TerminalReason.AGENT_TIMEOUT
+    assert result.terminal_reason is TerminalReason.TIMED_OUT
     assert result.handed_over_by == "host"
     assert result.episodes_used == 1
     answers = json.loads((result.record / "workspace" / "analysis" / "late.json").read_text())

@@ -1,0 +1,73 @@
+"""Readers of what coding agents leave behind: one module a client, and what they share.
+
+A reader never trusts its input: lines may be cut, foreign, huge or missing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from evopolicygym.run.agent import AgentErrorKind
+
+__all__ = ["amount", "cost", "error_kind", "events", "mapping", "text"]
+
+_AUTH = re.compile(r"(?i)\b40[13]\b|unauthori[sz]ed|forbidden|auth(?!or)|api key|log ?in\b|credential")
+_RATE = re.compile(r"(?i)\b429\b|rate.?limit|too many requests|usage limit|quota")
+
+
+def events(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of a file, a line each; other lines are passed over.
+
+    Lines end with a line feed and nothing else: U+2028 and U+0085 are content.
+    """
+    try:
+        file = path.open("rb")
+    except OSError:
+        return
+    with file:
+        for line in file:
+            if not line.lstrip().startswith(b"{"):
+                continue
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(value, dict):
+                yield value
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """Return a JSON object, or an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def text(value: object) -> str | None:
+    """Return a string that says something, or None."""
+    return value if isinstance(value, str) and value else None
+
+
+def amount(value: object) -> int:
+    """Return a number of tokens or calls; what is no such number counts nothing."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return int(value) if 0 <= value < 2**53 else 0
+
+
+def cost(value: object) -> float | None:
+    """Return a cost, USD, or None where there is no usable number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < 1e9 else None
+
+
+def error_kind(message: str) -> AgentErrorKind:
+    """Return which kind of provider error a client's message tells of."""
+    if _RATE.search(message):
+        return AgentErrorKind.RATE_LIMIT
+    if _AUTH.search(message):
+        return AgentErrorKind.AUTH
+    return AgentErrorKind.PROVIDER

@@ -1,0 +1,94 @@
+"""Reads `codex exec --json` and the rollout file of its thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evopolicygym.agents.transcripts import amount, error_kind, events, mapping, text
+from evopolicygym.run.agent import AgentEvidence, TokenUsage, Transcript
+
+__all__ = ["read_codex"]
+
+# Items that are no tools; every other kind of item is one.
+_WORDS = ("agent_message", "reasoning", "error", "todo_list", "plan")
+
+
+def read_codex(evidence: AgentEvidence, home: Path) -> Transcript:
+    """Read one `codex exec`.
+
+    Args:
+        evidence: What the process left behind.
+        home: `CODEX_HOME`, where the session's rollout file is.
+    """
+    session_id = evidence.session_id
+    usage, tools, begun = None, 0, False
+    final_message = stop_reason = failure = None
+    for event in events(evidence.stdout):
+        kind, begun = event.get("type"), True
+        if kind == "thread.started":
+            session_id = text(event.get("thread_id")) or session_id
+        elif kind == "item.completed":
+            item = mapping(event.get("item"))
+            if item.get("type") == "agent_message":
+                final_message = text(item.get("text"))
+            tools += item.get("type") not in _WORDS
+        elif kind == "turn.completed":
+            stop_reason, failure = "turn.completed", None
+            usage = _usage(mapping(event.get("usage")))
+        elif kind == "turn.failed":
+            stop_reason = "turn.failed"
+            failure = text(mapping(event.get("error")).get("message")) or "turn.failed"
+    complete, model, calls, rollout = usage is not None, None, None, None
+    if session_id is not None and session_id.replace("-", "").isalnum():
+        rollout = next(home.glob(f"sessions/*/*/*/rollout-*{session_id}.jsonl"), None)
+    if rollout is not None:
+        counted, model, calls = _rollout(rollout)
+        usage, complete = counted or usage, complete or counted is not None
+    return Transcript(
+        session_id=session_id,
+        model=model,
+        usage=usage,
+        usage_complete=complete,
+        model_calls=calls,
+        tool_calls=tools,
+        final_message=final_message,
+        stop_reason=stop_reason,
+        error=None if failure is None else error_kind(failure),
+        error_message=failure,
+        closed=stop_reason is not None,
+        begun=begun,
+        files={} if rollout is None else {"rollout.jsonl": rollout},
+    )
+
+
+def _usage(usage: Mapping[str, Any]) -> TokenUsage:
+    """Return disjoint counts: Codex's input includes what was cached. Totals of the thread."""
+    read = amount(usage.get("cached_input_tokens"))
+    write = amount(usage.get("cache_write_input_tokens"))
+    return TokenUsage(
+        input=max(0, amount(usage.get("input_tokens")) - read - write),
+        cache_read=read,
+        cache_write=write,
+        output=amount(usage.get("output_tokens")),
+    )
+
+
+def _rollout(path: Path) -> tuple[TokenUsage | None, str | None, int | None]:
+    """Return tokens of all responses so far, the model, and the responses of the newest turn.
+
+    Each response has its record as soon as it is there, also in a turn that is killed; the
+    thread's own totals lose those.
+    """
+    total, model, turn = TokenUsage(), None, None
+    calls: dict[str | None, int] = {}
+    for line in events(path):
+        payload = mapping(line.get("payload"))
+        if line.get("type") == "turn_context":
+            model = text(payload.get("model")) or model
+        elif line.get("type") == "token_usage_record":
+            total += _usage(mapping(payload.get("usage")))
+            turn = text(payload.get("turn_id"))
+            calls[turn] = calls.get(turn, 0) + 1
+    return (total, model, calls[turn]) if calls else (None, model, None)

@@ -1,0 +1,90 @@
+"""Reads `kimi -p --output-format stream-json` and the wire files of its session."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from evopolicygym.agents.transcripts import amount, error_kind, events, mapping, text
+from evopolicygym.run.agent import AgentEvidence, TokenUsage, Transcript
+
+__all__ = ["read_kimi_code"]
+
+_FAILURE = re.compile(r"^error: failed to run prompt: (.*)", re.MULTILINE)
+
+
+def read_kimi_code(evidence: AgentEvidence, home: Path) -> Transcript:
+    """Read one `kimi -p`.
+
+    Args:
+        evidence: What the process left behind.
+        home: `KIMI_CODE_HOME`, where the session's files are.
+    """
+    session_id, hint = evidence.session_id, None
+    final_message, tools, calls, begun = None, 0, 0, False
+    for event in events(evidence.stdout):
+        begun = True
+        if event.get("type") == "session.resume_hint":
+            hint = text(event.get("session_id"))
+        elif event.get("role") == "assistant":
+            calls += 1
+            called = event.get("tool_calls")
+            tools += len(called) if isinstance(called, list) else 0
+            final_message = text(event.get("content")) or final_message
+    wires = _wires(home, hint or session_id)
+    if wires:
+        session_id = wires[0].parents[2].name
+    total, model, recorded = TokenUsage(), None, False
+    for wire in wires:
+        for event in events(wire):
+            if event.get("type") != "usage.record":
+                continue
+            usage, recorded = mapping(event.get("usage")), True
+            model = text(event.get("model")) or model
+            total += TokenUsage(
+                input=amount(usage.get("inputOther")),
+                cache_read=amount(usage.get("inputCacheRead")),
+                cache_write=amount(usage.get("inputCacheCreation")),
+                output=amount(usage.get("output")),
+            )
+    failure = None if hint is not None else _failure(evidence.stderr)
+    provider = failure is not None and "provider." in failure
+    return Transcript(
+        session_id=hint or session_id,
+        model=model,
+        usage=total if recorded else None,
+        usage_complete=recorded and hint is not None,
+        model_calls=calls,
+        tool_calls=tools,
+        final_message=final_message,
+        stop_reason="session.resume_hint" if hint is not None else failure,
+        error=error_kind(failure or "") if provider else None,
+        error_message=failure,
+        closed=hint is not None,
+        begun=begun,
+        files={f"wire-{wire.parent.name}.jsonl": wire for wire in wires},
+    )
+
+
+def _wires(home: Path, session_id: str | None) -> list[Path]:
+    """Return the wire files of a session, the main agent's first, then its subagents'."""
+    found = [path for path in home.glob("sessions/*/*/agents/*/wire.jsonl") if path.is_file()]
+    if session_id is not None:
+        found = [path for path in found if path.parents[2].name == session_id]
+    else:  # it ended before it said its name: the newest is this process's
+        newest = max((path.parents[2] for path in found), key=_age, default=None)
+        found = [path for path in found if path.parents[2] == newest]
+    return sorted(found, key=lambda path: (path.parent.name != "main", path.parent.name))
+
+
+def _age(path: Path) -> float:
+    return path.stat().st_mtime
+
+
+def _failure(stderr: Path) -> str | None:
+    try:
+        data = stderr.read_bytes()[-65536:]
+    except OSError:
+        return None
+    found = _FAILURE.findall(data.decode(errors="replace"))
+    return found[-1] if found else None
