@@ -152,7 +152,7 @@ PLACES = [
     (f"{RUN} --runs file", "can't be created: Not a directory"),
     (f"{RUN} --root {'x' * 300}", "can't be created: File name too long"),
     (f"{RUN} --runs {'x' * 300}", "File name too long"),
-    (f"{RUN} --root new --model m", "--root replaces the layout: leave out --runs, --model"),
+    (f"{RUN} --root new --runs r", "--root replaces the layout: leave out --runs and --exp-id"),
     (f"{RUN} --root new --exp-id e", "--root replaces the layout"),
     (f"{RUN} --model {'x' * 256}", "can't name a directory: expected 1 to 255 bytes"),
     (f"{RUN} --exp-id {'é' * 100}", "can't name a directory"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -23,7 +23,10 @@ from evopolicygym.run.agent import (
 )
 from evopolicygym.run.redaction import Redactor, redacted_argv
 
-__all__ = ["Acp"]
+__all__ = ["NEVER_BEGUN", "Acp"]
+
+NEVER_BEGUN = 3
+"""Exit code of the bridge where the agent did not start or opened no session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,9 @@ class Acp:
 
     def read(self, evidence: AgentEvidence) -> Transcript:
         """Return what the bridge told of it."""
-        return read_dialogue(evidence)
+        transcript = read_dialogue(evidence)
+        never_begun = evidence.status == NEVER_BEGUN
+        return replace(transcript, begun=False) if never_begun else transcript
 
     def describe(self) -> Mapping[str, Any]:
         """Return its options; environment values may be secrets and stay out."""

@@ -126,7 +126,10 @@ class RunConfig:
         positive_integer("$.agent_retries", self.agent_retries, least=0, most=100)
         positive_seconds("$.agent_retry_backoff_seconds", self.agent_retry_backoff_seconds)
         if self.bind is not None:
-            loopback_address(self.bind)
+            try:
+                loopback_address(self.bind)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"$.bind: {error}") from None
         elif self.port != 0:
             raise ConfigurationError(f"$.port is {self.port}, but $.bind is not given")
         positive_integer("$.port", self.port, least=0, most=65_535)

@@ -44,7 +44,7 @@ from evopolicygym.run.result import (
     ValidationResult,
 )
 from evopolicygym.run.selection import host_candidates, select
-from evopolicygym.run.server import SessionServer, session_app
+from evopolicygym.run.server import SessionServer, check_port, session_app
 from evopolicygym.run.session import Evaluated, Session, Submission, public_spec
 from evopolicygym.run.workspace import create_workspace, task_text
 from evopolicygym.skills import AgentSkill
@@ -112,6 +112,8 @@ def run(
         KeyboardInterrupt: Interrupted; the record says so.
     """
     agent.check()
+    if config.bind is not None:
+        check_port(config.bind, config.port)
     pool = training_pool(benchmark, config)
     private = _private_plans(benchmark, config)
     root = Path(record_to).absolute()

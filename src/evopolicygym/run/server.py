@@ -39,7 +39,7 @@ from evopolicygym.run.models import (
 )
 from evopolicygym.run.session import Session
 
-__all__ = ["HTTP_STATUS", "MAX_WAIT_SECONDS", "SessionServer", "session_app"]
+__all__ = ["HTTP_STATUS", "MAX_WAIT_SECONDS", "SessionServer", "check_port", "session_app"]
 
 MAX_WAIT_SECONDS = 60.0
 """Longest time one request waits for a Submission; the client asks again."""
@@ -242,6 +242,15 @@ def _listen_tcp(bind: str, port: int) -> socket.socket:
             what = f"{error.strerror or error}: try 127.0.0.1 and the port 0"
         raise ConfigurationError(f"the session can't listen on {address}: {what}") from None
     return listener
+
+
+def check_port(bind: str, port: int) -> None:
+    """Check that a session can listen there now.
+
+    Raises:
+        ConfigurationError: It can't.
+    """
+    _listen_tcp(bind, port).close()
 
 
 class SessionServer:

@@ -17,6 +17,7 @@ import pytest
 
 from evopolicygym import Program
 from evopolicygym.agents import Acp
+from evopolicygym.agents.acp import NEVER_BEGUN
 from evopolicygym.envs import load
 from evopolicygym.execution import ProcessExecution
 from evopolicygym.run import AssessmentConfig, RunConfig, RunResult, TerminalReason, run
@@ -348,7 +349,7 @@ def test_no_agent_to_talk_to(workspace: Path, agent: list[str], message: str) ->
     one = Bridge(workspace, agent)
     try:
         one.prompt()
-        assert one.process.wait(20) == 1
+        assert one.process.wait(20) == NEVER_BEGUN
         stderr = one.end()[1]
     finally:
         one.release()
@@ -416,7 +417,7 @@ FINISH = {"shell": "evopolicygym-session finish submission-000001"}
 
 @pytest.fixture
 def play(tmp_path: Path) -> Callable[..., RunResult]:
-    def play(*turns: list[Step], max_turns: int = 1, **script: Any) -> RunResult:
+    def play(*turns: list[Step], max_turns: int = 1, retries: int = 3, **script: Any) -> RunResult:
         script = {"turns": turns, "name": "claude-scripted", **script}
         return run(
             START,
@@ -429,6 +430,7 @@ def play(tmp_path: Path) -> Callable[..., RunResult]:
                 assessment=AssessmentConfig(2),
                 agent_timeout_seconds=60,
                 max_turns=max_turns,
+                agent_retries=retries,
             ),
         )
 
@@ -482,6 +484,12 @@ def test_a_run_whose_provider_refuses(play: Callable[..., RunResult]) -> None:
     assert result.terminal_reason is TerminalReason.AUTH_FAILED
     assert "Authentication required" in (result.message or "")
     assert result.final_submission is None
+
+
+def test_a_run_whose_agent_never_begins(play: Callable[..., RunResult]) -> None:
+    result = play([], version=2, retries=0)
+    assert result.terminal_reason is TerminalReason.START_FAILED
+    assert result.counts is False
 
 
 def test_a_run_whose_agent_dies(play: Callable[..., RunResult]) -> None:

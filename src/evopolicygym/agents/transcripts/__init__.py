@@ -15,7 +15,9 @@ from evopolicygym.run.agent import AgentErrorKind
 
 __all__ = ["amount", "cost", "error_kind", "events", "mapping", "text"]
 
-_AUTH = re.compile(r"(?i)\b40[13]\b|unauthori[sz]ed|forbidden|auth(?!or)|api key|log ?in\b|credential")
+_AUTH = re.compile(
+    r"(?i)\b40[13]\b|unauthori[sz]ed|forbidden|auth(?!or)|api key|log ?in\b|credential"
+)
 _RATE = re.compile(r"(?i)\b429\b|rate.?limit|too many requests|usage limit|quota")
 
 

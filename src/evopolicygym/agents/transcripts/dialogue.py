@@ -25,16 +25,20 @@ def read_dialogue(evidence: AgentEvidence) -> Transcript:
         return Transcript()
     answers = list(by_turn.values())
     last = answers[-1]
-    usages = [usage for answer in answers if (usage := _usage(answer.data)) is not None]
-    costs = [cost(answer.data.get("cost_usd")) for answer in answers]
+    # A turn that was refused by the provider costs nothing that anybody would report.
+    paid = [a for a in answers if "error" not in a.data or "usage" in a.data]
+    usages = [usage for answer in paid if (usage := _usage(answer.data)) is not None]
+    costs = [cost(a.data.get("cost_usd")) for a in answers if "error" not in a.data]
     error = mapping(last.data.get("error"))
     kind = error.get("kind")
     calls = last.data.get("model_calls")
     return Transcript(
         model=text(last.data.get("model")),
         usage=sum(usages, TokenUsage()) if usages else None,
-        usage_complete=len(usages) == len(answers),
-        cost_usd=None if None in costs else sum(value for value in costs if value is not None),
+        usage_complete=len(usages) == len(paid),
+        cost_usd=sum(value for value in costs if value is not None)
+        if costs and None not in costs
+        else None,
         model_calls=None if calls is None else amount(calls),
         tool_calls=amount(last.data.get("tool_calls")),
         final_message=text(last.text),
