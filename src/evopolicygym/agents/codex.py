@@ -97,8 +97,11 @@ class Codex(Provider):
         return read_codex(evidence, Path(home) if home else Path.home() / ".codex")
 
 
+_text = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def _toml(server: McpServer) -> str:
-    """Return an MCP server as an inline table; JSON strings are TOML strings."""
-    variables = ",".join(f"{name}={json.dumps(v)}" for name, v in server.environment.items())
-    command, args = json.dumps(server.command), json.dumps(list(server.args))
+    """Return an MCP server as an inline table; JSON strings without surrogates are TOML's."""
+    variables = ",".join(f"{name}={_text(v)}" for name, v in server.environment.items())
+    command, args = _text(server.command), _text(list(server.args))
     return f"{{command={command},args={args},env={{{variables}}},tool_timeout_sec=3600}}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from dataclasses import dataclass
@@ -62,7 +63,8 @@ class KimiCode(Provider):
         if self.home is None and not home.exists():
             self._prepare(home, task)
         # It reads AGENTS.md of all directories up to a `.git`: only the workspace's is meant.
-        (task.workspace / ".git").mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):  # the agent may have put a file there
+            (task.workspace / ".git").mkdir()
         argv = [self.found()]
         if self.model is not None:
             argv += ["-m", self.model]

@@ -22,7 +22,7 @@ class RunEvent:
 
     Attributes:
         kind: `run_started`, `agent_started`, `submission_started`, `episode_ended`,
-            `submission_published`, `agent_ended`, `search_ended`,
+            `submission_published`, `agent_ended`, `turn_ended`, `agent_retry`, `search_ended`,
             `validation_started`, `validation_ended`, `assessment_started`, `assessment_ended`
             or `run_ended`.
         time: UTC, ISO 8601.

@@ -48,8 +48,8 @@ def mapping(value: object) -> Mapping[str, Any]:
 
 
 def text(value: object) -> str | None:
-    """Return a string that says something, or None."""
-    return value if isinstance(value, str) and value else None
+    """Return a string that says something, well-formed, or None."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) and value else None
 
 
 def amount(value: object) -> int:

@@ -45,7 +45,7 @@ def read_claude_code(evidence: AgentEvidence) -> Transcript:
         session_id=session_id,
         model=model,
         usage=_total(mapping(result.get("modelUsage"))) or _parts(messages),
-        usage_complete=bool(result.get("modelUsage")),
+        usage_complete=bool(mapping(result.get("modelUsage"))),
         cost_usd=cost(result.get("total_cost_usd")) or None,  # it says 0 where it knows no price
         model_calls=sum(1 for usage in messages.values() if any(map(amount, usage.values()))),
         tool_calls=tools,

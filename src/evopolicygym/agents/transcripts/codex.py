@@ -42,7 +42,8 @@ def read_codex(evidence: AgentEvidence, home: Path) -> Transcript:
             failure = text(mapping(event.get("error")).get("message")) or "turn.failed"
     complete, model, calls, rollout = usage is not None, None, None, None
     if session_id is not None and session_id.replace("-", "").isalnum():
-        rollout = next(home.glob(f"sessions/*/*/*/rollout-*{session_id}.jsonl"), None)
+        found = home.glob(f"sessions/*/*/*/rollout-*{session_id}.jsonl")
+        rollout = next((path for path in found if path.is_file()), None)
     if rollout is not None:
         counted, model, calls = _rollout(rollout)
         usage, complete = counted or usage, complete or counted is not None

@@ -26,9 +26,9 @@ def read_dialogue(evidence: AgentEvidence) -> Transcript:
     answers = list(by_turn.values())
     last = answers[-1]
     # A turn that was refused by the provider costs nothing that anybody would report.
-    paid = [a for a in answers if "error" not in a.data or "usage" in a.data]
+    paid = [a for a in answers if a.data.get("error") is None or "usage" in a.data]
     usages = [usage for answer in paid if (usage := _usage(answer.data)) is not None]
-    costs = [cost(a.data.get("cost_usd")) for a in answers if "error" not in a.data]
+    costs = [cost(a.data.get("cost_usd")) for a in answers if a.data.get("error") is None]
     error = mapping(last.data.get("error"))
     kind = error.get("kind")
     calls = last.data.get("model_calls")
