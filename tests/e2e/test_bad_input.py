@@ -179,7 +179,11 @@ PROGRAMS = [
 ]
 
 AGENTS = [
-    (f"{RUN} --agent serch", "'serch', expected search or command. Did you mean 'search'?"),
+    (
+        f"{RUN} --agent serch",
+        "--agent is 'serch', expected one of search, codex, claude, kimi, acp",
+    ),
+    (f"{RUN} --agent serch", "Did you mean 'search'?"),
     (f"{RUN} --agent comand -- true", "Did you mean 'command'?"),
     (f"{RUN} --agent command", "needs a program and its arguments"),
     (f"{RUN} --agent command --", "needs a program and its arguments"),
@@ -188,6 +192,35 @@ AGENTS = [
     (f"{RUN} --agent command -- ./full", "not executable"),
     (f"{RUN} -- python agent.py", "did you mean --agent command?"),
     (f"{RUN} stray", "the search agent takes no command: 'stray'"),
+    (f"{RUN} --agent acp", "needs a program and its arguments"),
+    (f"{RUN} --agent acp -- no-such-program x", "'no-such-program' was not found"),
+    (
+        f"{RUN} --agent codex --agent-option executable=no-such-codex",
+        "install it with `npm install -g @openai/codex`",
+    ),
+    (f"{RUN} --agent-option hidden", "--agent-option is 'hidden', expected NAME=VALUE"),
+    (f"{RUN} --agent-option =4", "expected NAME=VALUE"),
+    (f"{RUN} --agent-option hiden=4", "Did you mean 'hidden'?"),
+    (f"{RUN} --agent-option hidden=four", "--agent-option hidden is 'four', expected a number"),
+    (f"{RUN} --agent-option hidden=-1", "--agent-option hidden is -1, expected 0 to 256"),
+    (f"{RUN} --agent-option algorithm=best", "--agent-option algorithm is 'best', expected"),
+    (
+        f"{RUN} --agent codex --agent-option reasoning_effort=hgih",
+        "--agent-option reasoning_effort is 'hgih', expected one of none, minimal, low",
+    ),
+    (f"{RUN} --agent claude --agent-option bare=maybe", "expected true or false"),
+    (f"{RUN} --agent claude --agent-option environment=x", "environment.NAME=value"),
+    (f"{RUN} --agent command --agent-option protocol=xml -- true", "expected one of auto, jsonl"),
+    (f"{RUN} --max-turns 0", "--max-turns is 0"),
+    (f"{RUN} --retries -1", "--retries is -1"),
+    (f"{RUN} --retry-backoff 0", "--retry-backoff is 0"),
+    (f"{RUN} --bind 192.0.2.1", "--bind: '192.0.2.1' is no loopback address"),
+    (f"{RUN} --bind 127.0.0.1 --port 65536", "--port is 65536"),
+    (f"{RUN} --port 8000", "--bind is not given"),
+    (f"{RUN} --skill missing", "missing"),
+    (f"{RUN} --skill full", "SKILL.md is missing"),
+    (f"{RUN} --prices missing", "missing can't be read"),
+    (f"{RUN} --prices file", "file is not valid JSON"),
 ]
 
 EXECUTIONS = [

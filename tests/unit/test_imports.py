@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
         *("benchmark", "errors", "evaluation", "execution", "program", "skills", "spaces"),
         "strict_json",
     },
-    "agents": {"errors", "run"},
+    "agents": {"__init__", "errors", "run"},
     "envs": {"benchmark", "errors", "program", "spaces"},
     "cli": {
         *(
@@ -123,7 +123,7 @@ def test_the_session_client_loads_the_standard_library_only() -> None:
             "RunResult TerminalReason ValidationConfig run",
         ),
         ("evopolicygym.execution", "ProcessExecution UNSAFE_NOTICE available_cores"),
-        ("evopolicygym.agents", "Command Search"),
+        ("evopolicygym.agents", "Acp ClaudeCode Codex Command KimiCode Search"),
         ("evopolicygym.envs", "ENTRY_POINT_GROUP known_ids load"),
         (
             "evopolicygym.benchmark",

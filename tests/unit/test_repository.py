@@ -83,7 +83,10 @@ def test_versions_agree() -> None:
         "CONTRIBUTING.md",
         "SECURITY.md",
         "CHANGELOG.md",
+        "docs/agents.md",
         "docs/protocol.md",
+        "skills/evopolicygym/SKILL.md",
+        "tests/unit/agents/recorded/README.md",
     ],
 )
 def test_links_and_paths_in_documents_exist(document: str) -> None:

@@ -59,7 +59,7 @@ def create(
     if kind not in PROVIDERS:
         raise ConfigurationError(
             f"$.agent.kind is {kind!r}, expected one of {', '.join(PROVIDERS)}."
-            f"{near_miss(kind, PROVIDERS)}"
+            f"{near_miss(kind, PROVIDERS, count=1)}"
         )
     provider = PROVIDERS[kind]
     values: dict[str, Any] = {}
@@ -87,7 +87,7 @@ def _set(values: dict[str, Any], kind: str, name: str, value: Any) -> None:
     if field not in known:
         raise ConfigurationError(
             f"$.agent.{name}: the {kind} agent has no such option, expected one of "
-            f"{', '.join(known) or 'none'}.{near_miss(field, known)}"
+            f"{', '.join(known) or 'none'}.{near_miss(field, known, count=1)}"
         )
     hint = get_type_hints(PROVIDERS[kind])[field]
     if get_origin(hint) is Mapping:

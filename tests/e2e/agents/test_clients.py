@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from evopolicygym.agents.provider import FIRST_PROMPT
+
 from ..tools import CLI, ROOT, SOLVED, TOOLS, check_record, processes, run_file
 
 INSTALLED = Path(os.environ.get("CLIENTS", ROOT / ".clients"))

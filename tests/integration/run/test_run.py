@@ -304,7 +304,9 @@ def test_the_agents_environment_is_an_allow_list(
     assert "canary-1234" not in json.dumps(environment)
     task = (result.record / "workspace" / "TASK.md").read_text()
     assert environment["EVOPOLICYGYM_TASK"] == task
-    assert (result.record / "workspace" / "analysis" / "stdin.txt").read_text() == prompt_line(1, task) + "\n"
+    assert (result.record / "workspace" / "analysis" / "stdin.txt").read_text() == prompt_line(
+        1, task
+    ) + "\n"
     assert environment["EVOPOLICYGYM_WORKSPACE"] == str(result.record / "workspace")
 
 

@@ -8,7 +8,11 @@ from evopolicygym.execution.capped import CappedBuffer
 from evopolicygym.execution.episode import scrub
 from evopolicygym.execution.guest import shorten
 
-PATHS = [("/hidden/main/.venv/lib", "python"), ("/hidden/main/.venv", "prefix"), ("/private", "home")]
+PATHS = [
+    ("/hidden/main/.venv/lib", "python"),
+    ("/hidden/main/.venv", "prefix"),
+    ("/private", "home"),
+]
 
 
 @pytest.mark.parametrize("path", [path for path, _ in PATHS])
