@@ -256,7 +256,7 @@ def commands(rounds: int) -> dict[str, Any]:
             check=False,
             capture_output=True,
         )
-        status = float((root / "agent" / "stdout.txt").read_text())
+        status = float((root / "agent" / "process-001" / "stdout.txt").read_text())
 
     def median_ms(*argv: object) -> float:
         times = []

@@ -232,7 +232,7 @@ def test_the_seeds_command_selects_the_better_submission(tmp_path: Path) -> None
     )
     done = command(*shlex.split(line), cwd=tmp_path)
     root = tmp_path / "runs" / "script" / "toy" / "smoke-001"
-    errors = (root / "agent" / "stderr.txt").read_text()
+    errors = (root / "agent" / "process-001" / "stderr.txt").read_text()
     assert done.code == 0, done.stderr + errors
     document = run_file(root)
     assert document["terminal_reason"] == "finished"
@@ -260,7 +260,7 @@ def test_the_seeds_command_selects_the_better_submission(tmp_path: Path) -> None
     [
         ("true", "exited", 1),
         ("exit 3", "crashed", 1),
-        ("kill -9 $$", "crashed", 1),
+        ("kill -9 $$", "killed", 1),
         ("evopolicygym-session submit program --episodes 0", "exited", 0),
         ("evopolicygym-session submit program --episodes 0:2", "budget_exhausted", 0),
         ("sleep 60", "timed_out", 1),
@@ -290,7 +290,7 @@ def test_an_agent_gets_its_arguments_as_they_are(preloaded: Preloaded, tmp_path:
     agent = ["--agent", "command", "--", sys.executable, "-c", script, prompt, "--budget", "x"]
     done = preloaded("run", "--env", "toy", *options, *agent, cwd=tmp_path)
     assert done.json["reason"] == "exited", done.stderr
-    printed = (tmp_path / "record" / "agent" / "stdout.txt").read_text()
+    printed = (tmp_path / "record" / "agent" / "process-001" / "stdout.txt").read_text()
     assert json.loads(printed) == [prompt, "--budget", "x"]
 
 

@@ -111,7 +111,7 @@ def test_a_terminal_gets_live_progress_and_the_table(tmp_path: Path) -> None:
     for name in document["submissions"]:
         assert name in table
     assert f"Record: {tmp_path / 'record'}" in re.sub(r"\n(?=\S)", "", table)
-    assert table.rstrip().endswith("agent/stdout.txt")
+    assert table.rstrip().endswith("agent/turns.jsonl")
 
 
 def test_ctrl_c_on_a_terminal(tmp_path: Path, marked: Path) -> None:

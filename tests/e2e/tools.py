@@ -134,6 +134,7 @@ def check_record(root: Path) -> int:
         "workspace/feedback/latest.json": "feedback",
         "validation/*/episodes.json": "episodes",
         "assessment/*/episodes.json": "episodes",
+        "agent/*/invocation.json": "agent-invocation",
         "validation/selection.json": "measurement",
         "assessment/assessment.json": "measurement",
     }
@@ -144,6 +145,7 @@ def check_record(root: Path) -> int:
     lines = {
         "events.jsonl": "event-line",
         "ledger.jsonl": "ledger-line",
+        "agent/turns.jsonl": "agent-turn-line",
         "**/trajectory.jsonl": "trajectory-line",
     }
     for pattern, name in lines.items():

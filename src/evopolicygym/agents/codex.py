@@ -101,7 +101,8 @@ _text = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _toml(server: McpServer) -> str:
-    """Return an MCP server as an inline table; JSON strings without surrogates are TOML's."""
+    """Return an MCP server as an inline table; JSON strings are TOML ones, all but two escapes."""
     variables = ",".join(f"{name}={_text(v)}" for name, v in server.environment.items())
     command, args = _text(server.command), _text(list(server.args))
-    return f"{{command={command},args={args},env={{{variables}}},tool_timeout_sec=3600}}"
+    table = f"{{command={command},args={args},env={{{variables}}},tool_timeout_sec=3600}}"
+    return table.replace("\x7f", "\\u007f")

@@ -130,7 +130,7 @@ class Provider:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
         lines = said.decode(errors="replace").strip().splitlines()
-        return lines[-1][:100] if lines and process.returncode == 0 else None
+        return lines[-1].strip()[:100] if lines and process.returncode == 0 else None
 
     def describe(self) -> Mapping[str, Any]:
         """Return the options; values of variables may be secrets and stay out."""

@@ -227,8 +227,6 @@ def _show(result: RunResult, config: RunConfig, *, done: bool, as_json: bool) ->
         home = f"submissions/{selected.submission_id}"
         typer.echo(f"  {home}/program/    the selected Program")
         typer.echo(f"  {home}/feedback/   its Feedback and trajectories")
-    typer.echo(
-        "  run.json, events.jsonl, ledger.jsonl, agent/turns.jsonl, agent/process-001/stdout.txt"
-    )
+    typer.echo("  run.json, events.jsonl, ledger.jsonl, agent/turns.jsonl")
     if result.message:
         notice(f"note: {result.message}")

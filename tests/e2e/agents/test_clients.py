@@ -383,6 +383,22 @@ def test_the_session_as_an_mcp_server(client: str, play: Callable[..., Outcome])
 
 
 @needs_clients
+@pytest.mark.parametrize("mcp", [False, True])
+def test_codex_in_its_own_sandbox(play: Callable[..., Outcome], mcp: bool) -> None:
+    options = ["--agent-option", "bypass=false", "--agent-option", f"mcp={mcp}"]
+    script = [*READ, *FINISH]
+    if mcp:
+        script = [
+            {"shell": WRITE_POLICY},
+            {"tool": "submit", "arguments": {"episodes": "0:4"}},
+            {"tool": "finish", "arguments": {"candidates": ["submission-000001"]}},
+            {"say": "all done"},
+        ]
+    played = play("codex", [script], *options)
+    assert played.result["reason"] == "finished", played
+
+
+@needs_clients
 def test_claude_in_another_permission_mode(play: Callable[..., Outcome]) -> None:
     played = play("claude", [[*READ, *FINISH]], "--agent-option", "permission=dontAsk")
     assert played.result["reason"] == "finished", played

@@ -35,7 +35,7 @@ def read_dialogue(evidence: AgentEvidence) -> Transcript:
     return Transcript(
         model=text(last.data.get("model")),
         usage=sum(usages, TokenUsage()) if usages else None,
-        usage_complete=len(usages) == len(paid),
+        usage_complete=bool(usages) and len(usages) == len(paid),
         cost_usd=sum(value for value in costs if value is not None)
         if costs and None not in costs
         else None,
