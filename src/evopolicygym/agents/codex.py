@@ -34,8 +34,8 @@ class Codex(Provider):
     Attributes:
         reasoning_effort: How much the model thinks; Codex passes it on unchecked, so it is
             checked here.
-        bypass: Whether Codex runs commands without its own sandbox, which would keep the agent
-            from its session.
+        bypass: Whether Codex runs commands without its own sandbox, which lets them write to the
+            workspace only. The session can be reached either way.
         home: `CODEX_HOME` for it, absolute; None for the caller's.
     """
 
@@ -101,7 +101,7 @@ _text = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _toml(server: McpServer) -> str:
-    """Return an MCP server as an inline table; JSON strings are TOML ones, all but two escapes."""
+    """Return an MCP server as an inline table; JSON strings are TOML ones, DEL aside."""
     variables = ",".join(f"{name}={_text(v)}" for name, v in server.environment.items())
     command, args = _text(server.command), _text(list(server.args))
     table = f"{{command={command},args={args},env={{{variables}}},tool_timeout_sec=3600}}"
