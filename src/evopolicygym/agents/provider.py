@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from evopolicygym.errors import ConfigurationError
-from evopolicygym.run.agent import AgentTurn, find_executable
+from evopolicygym.run.agent import AgentLaunch, AgentTurn, find_executable
+from evopolicygym.run.agent_process import agent_environment
 from evopolicygym.run.redaction import Redactor, redacted_argv
 
 __all__ = ["FIRST_PROMPT", "Provider", "check_arguments", "check_choice"]
@@ -114,6 +115,7 @@ class Provider:
         try:
             process = subprocess.Popen(
                 [self.found(), "--version"],
+                env=agent_environment(AgentLaunch([], self.environment), {}),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from evopolicygym.errors import ConfigurationError
 from evopolicygym.run.agent import (
     Agent,
     AgentEvidence,
@@ -208,6 +209,8 @@ class AgentDriver:
             else:
                 talk.process.prompt(prompt_line(talk.turn.number, talk.turn.message))
             outcome = self._watch(talk)
+        except ConfigurationError as error:  # the client was there when the Run began
+            outcome = ProcessOutcome(AgentEnd(None, True, str(error), started=False))
         finally:
             if talk.process is not None and (outcome.end or outcome.stopped):
                 end = self._let_go(talk, stopped=outcome.stopped is not None)
