@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 from evopolicygym.agents.command import absolute_argv
-from evopolicygym.agents.provider import check_arguments
+from evopolicygym.agents.provider import check_arguments, check_variables, described
 from evopolicygym.agents.transcripts.dialogue import read_dialogue
 from evopolicygym.errors import ConfigurationError
 from evopolicygym.run.agent import (
@@ -21,7 +21,6 @@ from evopolicygym.run.agent import (
     Transcript,
     find_executable,
 )
-from evopolicygym.run.redaction import Redactor, redacted_argv
 
 __all__ = ["NEVER_BEGUN", "Acp"]
 
@@ -69,6 +68,7 @@ class Acp:
                 "the acp agent needs a program and its arguments, e.g. -- kimi acp"
             )
         check_arguments(self.argv, "the agent")
+        check_variables(self.environment, self.inherit)
         if find_spec("acp") is None:
             raise ConfigurationError(
                 "the acp agent needs the package agent-client-protocol: "
@@ -105,9 +105,7 @@ class Acp:
     def describe(self) -> Mapping[str, Any]:
         """Return its options; environment values may be secrets and stay out."""
         return {
-            "argv": redacted_argv(self.argv, Redactor({})),
-            "environment": sorted(self.environment),
-            "inherit": list(self.inherit),
+            **described(self.argv, self.environment, self.inherit),
             "mode": self.mode,
             "mcp": self.mcp,
         }

@@ -25,9 +25,17 @@ _MAX_TEXT = 2**17
 _MAX_FILE_BYTES = 2**23
 _MAX_EVIDENCE = 2**22
 
+_PATH = re.compile(r"(?:/|~|\.\.?(?:/|$)|file:)\S*|\S*/\.\.(?:/\S*)?")
+"""What is a path whatever it is called: absolute, of a home, of this or the directory above."""
+
+_PATCHED = re.compile(
+    r"(?m)^(?:\*\*\* (?:Add|Update|Delete) File: |\*\*\* Move to: |\+\+\+ |--- )(\S+)"
+)
+"""Files that a patch names."""
+
 _PATH_KEY = re.compile(
-    r"(?i)(path|file|file_?name|cwd|dir|directory|directorie|folder|uri|root|source|dest|"
-    r"destination|target)s?$"
+    r"(?i)(path|file|file_?name|cwd|dir|directory|directorie|folder|uri|url|root|source|src|dest|"
+    r"destination|target|pattern|glob)s?$"
 )
 _PLACE_KEY = re.compile(r"(?i)(cwd|work\w*dir\w*|dir|directory)$")
 _EVIDENCE = (
@@ -49,18 +57,32 @@ def report(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def _named_paths(value: object, keys: re.Pattern[str], key: str = "") -> Iterator[str]:
-    """Yield the paths that a tool's input names under keys of a kind."""
-    if isinstance(value, str) and keys.search(key):
-        yield value
+def _named_paths(value: object, key: str = "") -> Iterator[str]:
+    """Yield the paths that a tool's input names: under keys of that kind, or plainly."""
+    if isinstance(value, str):
+        if _PATH_KEY.search(key) or _PATH.fullmatch(value):
+            yield value
+        yield from _PATCHED.findall(value)
     elif isinstance(value, list):
         for item in value:
-            yield from _named_paths(item, keys, key)
+            yield from _named_paths(item, key)
     elif isinstance(value, dict):
         for name, item in value.items():
             if "/" in name or key in ("changes", "files"):
                 yield name
-            yield from _named_paths(item, keys, name)
+            yield from _named_paths(item, name)
+
+
+def _places(value: object, key: str = "") -> Iterator[str]:
+    """Yield the directories that a command's input names. What its text says is a guess."""
+    if isinstance(value, str) and _PLACE_KEY.search(key):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _places(item, key)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _places(item, name)
 
 
 class Workspace:
@@ -129,9 +151,10 @@ class Workspace:
         paths = self._paths.setdefault(call.tool_call_id, set())
         paths.update(place.path for place in call.locations or ())
         paths.update(part.path for part in call.content or () if part.type == "diff")
-        # Of a command only the place counts: what else an agent read out of its text is a guess.
-        command = self.calls[call.tool_call_id] == "execute"
-        paths.update(_named_paths(call.raw_input, _PLACE_KEY if command else _PATH_KEY))
+        kind, given = self.calls[call.tool_call_id], call.raw_input
+        if kind is None and isinstance(given, dict) and {"command", "cmd"} & given.keys():
+            kind = "execute"
+        paths.update(_places(given) if kind == "execute" else _named_paths(given))
         return paths
 
     async def request_permission(

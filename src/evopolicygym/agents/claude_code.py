@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from evopolicygym.agents.provider import Provider, check_choice
@@ -75,17 +76,13 @@ class ClaudeCode(Provider):
             argv += ["--effort", self.effort]
         argv += ["--permission-mode", self.permission]
         if self.permission != "bypassPermissions":
-            argv += ["--allowedTools", ",".join(self.tools)]
+            tools = [*self.tools, *(["mcp__evopolicygym"] if self.mcp else [])]
+            argv += ["--allowedTools", ",".join(tools)]
         elif os.geteuid() == 0:
             # As root it refuses that mode unless it is told that somebody took care of the walls.
             environment["IS_SANDBOX"] = "1"
         if self.mcp:
-            server = {
-                "command": task.mcp.command,
-                "args": list(task.mcp.args),
-                "env": dict(task.mcp.environment),
-            }
-            servers = json.dumps({"mcpServers": {"evopolicygym": server}})
+            servers = json.dumps(task.mcp.configuration())
             argv += ["--mcp-config", servers, "--strict-mcp-config"]
         return AgentLaunch(
             argv=[*argv, *self.args],
@@ -93,7 +90,12 @@ class ClaudeCode(Provider):
             inherit=self.inherited,
             stdin=self.prompt(turn).encode(),
             closing_events=[("type", "result")],
+            secret_files=[self._home() / ".credentials.json"],
         )
+
+    def _home(self) -> Path:
+        named = self.variable("CLAUDE_CONFIG_DIR")
+        return Path(named) if named else self.user_home() / ".claude"
 
     def read(self, evidence: AgentEvidence) -> Transcript:
         """Return what a process of it left behind."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from evopolicygym.agents.provider import Provider, check_choice
+from evopolicygym.agents.provider import Provider, check_choice, check_home
 from evopolicygym.agents.transcripts.codex import read_codex
 from evopolicygym.run.agent import (
     AgentEvidence,
@@ -43,9 +41,7 @@ class Codex(Provider):
     EXECUTABLE: ClassVar[str] = "codex"
     INSTALL: ClassVar[str] = "npm install -g @openai/codex"
     LOGIN: ClassVar[str] = "codex login, or CODEX_API_KEY"
-    VARIABLES: ClassVar[tuple[str, ...]] = (
-        *("CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
-    )
+    VARIABLES: ClassVar[tuple[str, ...]] = (*("CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY"),)
 
     reasoning_effort: str | None = None
     bypass: bool = True
@@ -59,6 +55,7 @@ class Codex(Provider):
     def check(self) -> None:
         """Raise `ConfigurationError` if the client can't be started here."""
         check_choice("$.agent.reasoning_effort", self.reasoning_effort, _EFFORTS)
+        check_home(self.home)
         Provider.check(self)
 
     def launch(self, task: AgentTask, turn: AgentTurn) -> AgentLaunch:
@@ -88,13 +85,16 @@ class Codex(Provider):
             inherit=self.inherited,
             stdin=self.prompt(turn).encode(),
             closing_events=[("type", "turn.completed"), ("type", "turn.failed")],
+            secret_files=[self._home() / "auth.json", self._home() / "config.toml"],
         )
 
     def read(self, evidence: AgentEvidence) -> Transcript:
         """Return what a process of it left behind."""
-        named: Mapping[str, str] = {**os.environ, **self.environment}
-        home = self.home or named.get("CODEX_HOME")
-        return read_codex(evidence, Path(home) if home else Path.home() / ".codex")
+        return read_codex(evidence, self._home())
+
+    def _home(self) -> Path:
+        named = self.home or self.variable("CODEX_HOME")
+        return Path(named) if named else self.user_home() / ".codex"
 
 
 _text = json.JSONEncoder(ensure_ascii=False).encode

@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from evopolicygym.agents.provider import check_arguments, check_choice
+from evopolicygym.agents.provider import (
+    check_arguments,
+    check_choice,
+    check_variables,
+    described,
+)
 from evopolicygym.agents.transcripts.dialogue import read_dialogue
 from evopolicygym.errors import ConfigurationError
 from evopolicygym.run.agent import (
@@ -19,7 +24,6 @@ from evopolicygym.run.agent import (
     Transcript,
     find_executable,
 )
-from evopolicygym.run.redaction import Redactor, redacted_argv
 
 __all__ = ["Command", "absolute_argv"]
 
@@ -82,6 +86,7 @@ class Command:
             )
         check_choice("$.agent.protocol", self.protocol, ("auto", "jsonl", "oneshot"))
         check_arguments(self.argv, "the agent")
+        check_variables(self.environment, self.inherit)
         find_executable(self.argv[0])
 
     def version(self) -> str | None:
@@ -105,8 +110,6 @@ class Command:
     def describe(self) -> Mapping[str, Any]:
         """Return its options; environment values may be secrets and stay out."""
         return {
-            "argv": redacted_argv(self.argv, Redactor({})),
-            "environment": sorted(self.environment),
-            "inherit": list(self.inherit),
+            **described(self.argv, self.environment, self.inherit),
             "protocol": self.protocol,
         }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from evopolicygym.agents.provider import Provider
+from evopolicygym.agents.provider import Provider, check_home
 from evopolicygym.agents.transcripts.kimi_code import read_kimi_code
 from evopolicygym.errors import ConfigurationError
 from evopolicygym.run.agent import AgentEvidence, AgentLaunch, AgentTask, AgentTurn, Transcript
@@ -50,7 +51,8 @@ class KimiCode(Provider):
 
     def check(self) -> None:
         """Raise `ConfigurationError` if the client can't be started here."""
-        if self.home is not None and self.mcp:
+        check_home(self._own_home)
+        if self._own_home is not None and self.mcp:
             raise ConfigurationError(
                 "$.agent.mcp: Kimi Code takes MCP servers from its home only, and the one given "
                 "with $.agent.home is yours: leave out one of the two"
@@ -60,10 +62,10 @@ class KimiCode(Provider):
     def launch(self, task: AgentTask, turn: AgentTurn) -> AgentLaunch:
         """Return how to start the process of a turn."""
         home = self._home(task)
-        if self.home is None and not home.exists():
+        if self._own_home is None and not home.exists():
             self._prepare(home, task)
         # It reads AGENTS.md of all directories up to a `.git`: only the workspace's is meant.
-        with contextlib.suppress(FileExistsError):  # the agent may have put a file there
+        with contextlib.suppress(OSError):  # a file of the agent there, or it removed its workspace
             (task.workspace / ".git").mkdir()
         argv = [self.found()]
         if self.model is not None:
@@ -81,18 +83,26 @@ class KimiCode(Provider):
             },
             inherit=self.inherited,
             closing_events=[("type", "session.resume_hint")],
+            secret_files=[home / "config.toml", *sorted(home.glob("credentials/*.json"))],
         )
 
     def read(self, evidence: AgentEvidence) -> Transcript:
         """Return what a process of it left behind."""
-        return read_kimi_code(evidence, self._home(evidence.task))
+        own = self._own_home is None
+        return read_kimi_code(evidence, self._home(evidence.task), own_home=own)
+
+    @property
+    def _own_home(self) -> str | None:
+        """The caller's, or None for a fresh one."""
+        return self.home or self.environment.get("KIMI_CODE_HOME")
 
     def _home(self, task: AgentTask) -> Path:
-        return Path(self.home) if self.home is not None else task.state / "kimi"
+        return Path(self._own_home) if self._own_home else task.state / "kimi"
 
     def _prepare(self, home: Path, task: AgentTask) -> None:
         home.mkdir(mode=0o700, parents=True)
-        login = Path.home() / ".kimi-code"
+        named = os.environ.get("KIMI_CODE_HOME")
+        login = Path(named) if named else self.user_home() / ".kimi-code"
         for name in _LOGIN_FILES:
             source = login / name
             if source.is_dir():
@@ -100,9 +110,4 @@ class KimiCode(Provider):
             elif source.is_file():
                 shutil.copy(source, home / name)
         if self.mcp:
-            server = {
-                "command": task.mcp.command,
-                "args": list(task.mcp.args),
-                "env": dict(task.mcp.environment),
-            }
-            (home / "mcp.json").write_text(json.dumps({"mcpServers": {"evopolicygym": server}}))
+            (home / "mcp.json").write_text(json.dumps(task.mcp.configuration()))

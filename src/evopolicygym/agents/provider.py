@@ -14,9 +14,17 @@ from typing import Any, ClassVar
 from evopolicygym.errors import ConfigurationError
 from evopolicygym.run.agent import AgentLaunch, AgentTurn, find_executable
 from evopolicygym.run.agent_process import agent_environment
-from evopolicygym.run.redaction import Redactor, redacted_argv
+from evopolicygym.run.redaction import Redactor, one_line, redacted_argv
 
-__all__ = ["FIRST_PROMPT", "Provider", "check_arguments", "check_choice"]
+__all__ = [
+    "FIRST_PROMPT",
+    "Provider",
+    "check_arguments",
+    "check_choice",
+    "check_home",
+    "check_variables",
+    "described",
+]
 
 FIRST_PROMPT = (
     "Your task is in TASK.md, in the current directory. Read all of it first, then carry it out."
@@ -39,6 +47,41 @@ def check_arguments(argv: Sequence[str], what: str) -> None:
     for argument in argv:
         if "\0" in argument or argument.encode("utf-8", "replace").decode() != argument:
             raise ConfigurationError(f"argument {argument[:40]!a} of {what} is no UTF-8 text")
+
+
+def check_variables(environment: Mapping[str, str], inherit: Sequence[str]) -> None:
+    """Check that variables can be set.
+
+    Raises:
+        ConfigurationError: Names the variable.
+    """
+    for name in (*environment, *inherit):
+        if not name or "=" in name or "\0" in name:
+            raise ConfigurationError(f"{name[:40]!a} can't name a variable")
+    for name, value in environment.items():
+        if "\0" in value:
+            raise ConfigurationError(f"the variable {name} holds a NUL character")
+
+
+def check_home(home: str | None) -> None:
+    """Check that a client's home is absolute: it runs in another directory.
+
+    Raises:
+        ConfigurationError: It is not.
+    """
+    if home is not None and not Path(home).is_absolute():
+        raise ConfigurationError(f"$.agent.home is {home!r}, expected an absolute path")
+
+
+def described(
+    argv: Sequence[str], environment: Mapping[str, str], inherit: Sequence[str]
+) -> dict[str, Any]:
+    """Return how a program is started, for the record; values of variables stay out."""
+    return {
+        "argv": redacted_argv(argv, Redactor({})),
+        "environment": sorted(environment),
+        "inherit": list(inherit),
+    }
 
 
 def check_choice(path: str, value: str | None, known: Sequence[str]) -> None:
@@ -105,9 +148,7 @@ class Provider:
     def check(self) -> None:
         """Raise `ConfigurationError` if the client can't be started here."""
         check_arguments(self.args, f"the {self.NAME} agent")
-        for name in (*self.environment, *self.inherit):
-            if not name or "=" in name or "\0" in name:
-                raise ConfigurationError(f"{name[:40]!a} can't name a variable")
+        check_variables(self.environment, self.inherit)
         self.found()
 
     def version(self) -> str | None:
@@ -132,7 +173,7 @@ class Provider:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
         lines = said.decode(errors="replace").strip().splitlines()
-        return lines[-1].strip()[:100] if lines and process.returncode == 0 else None
+        return one_line(lines[-1], 100) if lines and process.returncode == 0 else None
 
     def describe(self) -> Mapping[str, Any]:
         """Return the options; values of variables may be secrets and stay out."""
@@ -141,6 +182,14 @@ class Provider:
         options["environment"] = sorted(self.environment)
         options["inherit"] = list(self.inherited)
         return {name: str(v) if isinstance(v, Path) else v for name, v in options.items()}
+
+    def variable(self, name: str) -> str | None:
+        """Return what a variable will be for the client, or None."""
+        return self.environment.get(name) or os.environ.get(name)
+
+    def user_home(self) -> Path:
+        """Return what the client takes for the user's home directory."""
+        return Path(self.environment.get("HOME") or Path.home())
 
     @staticmethod
     def prompt(turn: AgentTurn) -> str:

@@ -68,8 +68,9 @@ def print_json(value: Any) -> None:
 
 
 def notice(text: str) -> None:
-    """Print a line for a person to stderr."""
-    sys.stderr.write(text.encode("utf-8", "backslashreplace").decode() + "\n")
+    """Print a line for a person to stderr; an agent's words can't drive the terminal."""
+    readable = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "?", text)
+    sys.stderr.write(readable.encode("utf-8", "backslashreplace").decode() + "\n")
     sys.stderr.flush()
 
 

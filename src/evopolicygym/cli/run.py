@@ -146,6 +146,8 @@ def command(
     record = run_directory(runs or Path("runs"), model, env, exp_id) if root is None else root
     with RunProgress(budget) as progress:
         result = _played(
+            json,
+            record,
             run,
             start,
             benchmark,
@@ -165,12 +167,20 @@ def command(
         raise typer.Exit(FAILED)
 
 
-def _played(call: Callable[..., RunResult], *arguments: Any, **options: Any) -> RunResult:
+def _played(
+    as_json: bool, root: Path, call: Callable[..., RunResult], *arguments: Any, **options: Any
+) -> RunResult:
     """Play; a record that can't be written now is a failed Run, not a usage error."""
     try:
         return call(*arguments, **options)
     except (RecordError, OSError) as error:
         fail(str(error), FAILED)
+    except KeyboardInterrupt:
+        if as_json:
+            print_json({"done": False, "reason": "interrupted", "root": str(root)})
+        if root.exists():
+            notice(f"Record: {root}")
+        raise
 
 
 def _options(pairs: list[str]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from evopolicygym.errors import ConfigurationError
+from evopolicygym.run.dialogue import Answer
 
 __all__ = [
     "Agent",
@@ -43,6 +44,11 @@ class McpServer:
     command: str
     args: Sequence[str]
     environment: Mapping[str, str]
+
+    def configuration(self) -> dict[str, Any]:
+        """Return it in the form of most clients' `mcpServers`."""
+        server = {"command": self.command, "args": list(self.args), "env": dict(self.environment)}
+        return {"mcpServers": {"evopolicygym": server}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,8 @@ class AgentLaunch:
         stdin: What the agent reads on standard input; in a dialogue the driver writes that.
         closing_events: Key and value of the JSON lines of stdout after which the client has
             nothing more to say and should exit.
+        secret_files: Files of the client that hold credentials: what they hold is kept out of
+            the record, too.
         dialogue: `jsonl` speaks one prompt line and one answer line a turn on stdin and stdout;
             `auto` offers that, and takes a program that does not answer so as a one-shot one.
     """
@@ -104,15 +112,20 @@ class AgentLaunch:
     inherit: Sequence[str] = ()
     stdin: bytes = b""
     closing_events: Sequence[tuple[str, str]] = ()
+    secret_files: Sequence[Path] = ()
     dialogue: Literal["jsonl", "auto"] | None = None
 
 
 class AgentErrorKind(StrEnum):
-    """What a client says went wrong between it and its model's provider; closed."""
+    """What a client says went wrong between it and its model's provider; closed.
+
+    `REQUEST` is a request that the provider will never take, such as one that is too long.
+    """
 
     AUTH = "auth"
     RATE_LIMIT = "rate_limit"
     PROVIDER = "provider"
+    REQUEST = "request"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +169,8 @@ class AgentEvidence:
         status: Exit code, or minus the signal number; None if that is not known.
         task: The task it was started with.
         session_id: The session it was to go on with, or None.
+        answers: What it answered in a dialogue, in order.
+        answered: Whether the last of these answers the newest prompt.
     """
 
     stdout: Path
@@ -163,6 +178,8 @@ class AgentEvidence:
     status: int | None
     task: AgentTask
     session_id: str | None = None
+    answers: Sequence[Answer] = ()
+    answered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +190,8 @@ class Transcript:
         session_id: The client's own name for its session.
         model: The model as the client reports it.
         usage: Tokens of the whole session so far, subagents included once.
-        usage_complete: Whether the client gave a final account, and not only parts of one.
+        usage_complete: Whether that is all, and not only what is known of it.
+        several_models: Whether the tokens are of more than one model.
         cost_usd: Cost of the whole session so far, as the client reports it, USD.
         model_calls: Answers of the model in this turn, or None.
         tool_calls: Tools the model called in this turn.
@@ -191,6 +209,7 @@ class Transcript:
     model: str | None = None
     usage: TokenUsage | None = None
     usage_complete: bool = False
+    several_models: bool = False
     cost_usd: float | None = None
     model_calls: int | None = None
     tool_calls: int = 0

@@ -20,7 +20,6 @@ from typing import Any
 from evopolicygym.errors import ExecutionError
 from evopolicygym.execution.zygote_client import policy_environment, python_module
 from evopolicygym.run.agent import AgentLaunch
-from evopolicygym.run.redaction import secrets_of
 
 __all__ = ["INHERITED_VARIABLES", "AgentEnd", "AgentProcess", "Line", "agent_environment"]
 
@@ -88,18 +87,26 @@ class AgentProcess:
 
     Args:
         launch: What to start.
-        environment: See `agent_environment`; its secrets are kept out of the logs.
+        environment: See `agent_environment`.
+        secrets: What is kept out of the logs, by the name it is known by.
         workspace: Current directory of the agent.
         logs: Directory for `stdout.txt` and `stderr.txt`, capped.
 
     Attributes:
         end: How it ended, or None while it runs.
-        closing_seen: `time.monotonic()` of the closing event, or None.
+        closing_seen: `time.monotonic()` of the closing event, or None as long as there is none,
+            and again once the client goes on.
         lines: Lines of a dialogue that nobody has taken yet.
     """
 
     def __init__(
-        self, launch: AgentLaunch, environment: Mapping[str, str], *, workspace: Path, logs: Path
+        self,
+        launch: AgentLaunch,
+        environment: Mapping[str, str],
+        *,
+        secrets: Mapping[str, str],
+        workspace: Path,
+        logs: Path,
     ) -> None:
         logs.mkdir(parents=True, exist_ok=True)
         (logs / "stdin.txt").write_bytes(launch.stdin)
@@ -107,7 +114,7 @@ class AgentProcess:
         order = {
             "argv": list(launch.argv),
             "environment": dict(environment),
-            "secrets": secrets_of(environment),
+            "secrets": dict(secrets),
             "workspace": str(workspace),
             "logs": str(logs),
             "closing_events": list(launch.closing_events),
@@ -126,6 +133,7 @@ class AgentProcess:
         self.end: AgentEnd | None = None
         self.closing_seen: float | None = None
         self.lines: deque[Line] = deque()
+        self._muted = False
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError), self._process.stdin as pipe:
             pipe.write(json.dumps(order).encode())
@@ -168,8 +176,8 @@ class AgentProcess:
         if "end" in message:
             self.end = AgentEnd(**message["end"])
         elif "closing" in message:
-            self.closing_seen = self.closing_seen or time.monotonic()
-        else:
+            self.closing_seen = time.monotonic() if message["closing"] else None
+        elif not self._muted:
             self.lines.append(Line(message.get("line", ""), message.get("bad")))
 
     def prompt(self, line: str) -> None:
@@ -182,6 +190,7 @@ class AgentProcess:
 
     def mute(self) -> None:
         """Take no more lines."""
+        self._muted = True
         self._order({"mute": True})
         self.lines.clear()
 
@@ -195,10 +204,10 @@ class AgentProcess:
         Raises:
             ExecutionError: The supervisor does not answer.
         """
+        self.mute()
         self._order({"stop": grace})
         deadline = time.monotonic() + grace + 30
         while self.poll(max(0.0, deadline - time.monotonic())) is None:
-            self.lines.clear()
             if time.monotonic() > deadline:
                 raise ExecutionError("the agent's supervisor does not answer")
         assert self.end is not None

@@ -16,7 +16,7 @@ from evopolicygym.run.models import AgentInvocation, AgentReport, AgentTurnLine,
 from evopolicygym.run.outcome import ProcessOutcome
 from evopolicygym.run.prices import PriceTable
 from evopolicygym.run.record import RunRecord
-from evopolicygym.run.redaction import Redactor, redacted_argv
+from evopolicygym.run.redaction import Redactor, one_line, redacted_argv
 from evopolicygym.strict_json import finite
 
 __all__ = ["AgentRecord"]
@@ -36,6 +36,7 @@ class _Account:
     complete: bool = True
     cost: float | None = None
     model: str | None = None
+    several_models: bool = False
 
 
 class AgentRecord:
@@ -131,7 +132,7 @@ class AgentRecord:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 4096))
             lines = file.read().decode(errors="replace").strip().splitlines()
-        return f"; its last line on stderr: {lines[-1][:300]}" if lines else ""
+        return f"; its last line on stderr: {one_line(lines[-1], 300)}" if lines else ""
 
     # ----------------------------------------------------------------------- turns
 
@@ -181,6 +182,7 @@ class AgentRecord:
             transcript.usage_complete and before.complete,
             before.cost if transcript.cost_usd is None else transcript.cost_usd,
             transcript.model or before.model,
+            transcript.several_models or before.several_models,
         )
 
     def _words(self, text: str | None) -> str | None:
@@ -236,7 +238,7 @@ class AgentRecord:
         )
 
     def _estimate(self, account: _Account) -> float | None:
-        if self._prices is None:
+        if self._prices is None or account.several_models:
             return None
         by_name = self._prices.cost(account.model, account.usage)
         return (

@@ -8,7 +8,7 @@ from typing import Any
 
 from evopolicygym.strict_json import dumps, loads
 
-__all__ = ["Answer", "AnswerError", "answer_in", "parse_answer", "prompt_line"]
+__all__ = ["Answer", "AnswerError", "parse_answer", "prompt_line"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,6 @@ def parse_answer(line: str) -> Answer:
         value = loads(line.encode())
     except ValueError as error:
         raise AnswerError(f"is not JSON: {error}") from None
-    return answer_in(value)
-
-
-def answer_in(value: object) -> Answer:
-    """Return the answer that a JSON value is.
-
-    Raises:
-        AnswerError: It is none; says why.
-    """
     if not isinstance(value, dict):
         raise AnswerError("is no JSON object")
     turn, text = value.get("turn"), value.get("text", "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -21,11 +21,11 @@ from evopolicygym.run.agent import (
 from evopolicygym.run.agent_process import AgentEnd, AgentProcess, agent_environment
 from evopolicygym.run.agent_record import AgentRecord
 from evopolicygym.run.config import RunConfig
-from evopolicygym.run.dialogue import AnswerError, parse_answer, prompt_line
+from evopolicygym.run.dialogue import Answer, AnswerError, parse_answer, prompt_line
 from evopolicygym.run.models import SubmissionStatus, TerminalReason
-from evopolicygym.run.outcome import DISPOSITIONS, ProcessOutcome, judge
+from evopolicygym.run.outcome import RETRIED, ProcessOutcome, judge
 from evopolicygym.run.record import now
-from evopolicygym.run.redaction import Redactor, secrets_of
+from evopolicygym.run.redaction import Redactor, secrets_in, secrets_of
 from evopolicygym.run.session import Session
 
 __all__ = ["AgentDriver", "continuation", "retry_delay"]
@@ -48,7 +48,7 @@ def retry_delay(first: float, retry: int) -> float:
 
 
 def continuation(session: Session, config: RunConfig) -> str:
-    """Return what to say to an agent that stopped without `finish`."""
+    """Return what to say to an agent that stopped, or was stopped, without `finish`."""
     info = session.info()
     published = [
         f"{one.submission_id} (score {'none' if one.score is None else f'{one.score:g}'}, "
@@ -59,7 +59,7 @@ def continuation(session: Session, config: RunConfig) -> str:
     most = config.max_candidates
     wanted = "exactly 1 of them" if most == 1 else f"1 to {most} of them, best first"
     return (
-        "You stopped without `evopolicygym-session finish`. "
+        "The Run goes on: `evopolicygym-session finish` was not called. "
         f"{info.episodes_remaining} of {info.episode_budget} Episodes and "
         f"{info.submissions_remaining} submissions are left. "
         f"Published: {', '.join(published) or 'none'}. "
@@ -77,9 +77,9 @@ class _Conversation:
         process: The process that plays it, or None.
         logs: Directory of that process's logs.
         dialogue: Whether and how it speaks the line protocol.
-        answers: How many prompts it has answered in that.
+        answers: What it answered in that.
+        answered: Whether the last of these answers the newest prompt.
         one_shot: Whether it turned out not to speak it.
-        stop_asked: Whether its last answer asked for no further turn.
     """
 
     turn: AgentTurn
@@ -87,14 +87,14 @@ class _Conversation:
     process: AgentProcess | None = None
     logs: Path | None = None
     dialogue: Literal["jsonl", "auto"] | None = None
-    answers: int = 0
+    answers: list[Answer] = field(default_factory=list)
+    answered: bool = False
     one_shot: bool = False
-    stop_asked: bool = False
 
     def begin(self, process: AgentProcess, logs: Path, launch: AgentLaunch) -> None:
         """Take a new process."""
         self.process, self.logs, self.dialogue = process, logs, launch.dialogue
-        self.answers, self.one_shot, self.stop_asked = 0, False, False
+        self.answers, self.one_shot = [], False
 
 
 class AgentDriver:
@@ -108,7 +108,7 @@ class AgentDriver:
         record: Where its evidence goes.
         variables: Variables that lead the agent to its session.
         hopeless: Whether the Host had better give up; asked again and again.
-        renew_workspace: Lays out a fresh workspace for another attempt.
+        renew: Lays out workspace and client state afresh for another attempt.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class AgentDriver:
         variables: Mapping[str, str],
         *,
         hopeless: Callable[[], bool],
-        renew_workspace: Callable[[], None],
+        renew: Callable[[], None],
     ) -> None:
         self._agent = agent
         self._task = task
@@ -130,7 +130,7 @@ class AgentDriver:
         self._record = record
         self._variables = variables
         self._hopeless = hopeless
-        self._renew_workspace = renew_workspace
+        self._renew = renew
 
     def play(self) -> tuple[TerminalReason, str | None]:
         """Play turns until the search is over; return why it is, and a line for a person."""
@@ -141,11 +141,10 @@ class AgentDriver:
                 final = reason is TerminalReason.HOST_FAILURE
                 if final or self._session.candidates is not None:
                     return reason, message
-                if DISPOSITIONS[reason].retry:
-                    retry = self._record.retries + 1
-                    if retry > self._config.agent_retries or not self._again(talk, transcript):
+                if reason in RETRIED:
+                    if not (self._retries_left and self._again(talk, transcript)):
                         return reason, message
-                    self._wait(retry, reason, message)
+                    self._wait(talk, reason, message)
                 elif self._goes_on(talk, transcript, reason):
                     self._next(talk, transcript, talk.turn.number + 1)
                 else:
@@ -181,7 +180,7 @@ class AgentDriver:
             # Nothing was charged and nothing was learned: the next attempt is a fresh one.
             if talk.process is not None:
                 self._let_go(talk, stopped=True)
-            self._renew_workspace()
+            self._renew()
             talk.turn = AgentTurn(1, self._task.task)
         elif self._resumable(talk, transcript):
             self._next(talk, transcript, talk.turn.number)
@@ -190,12 +189,24 @@ class AgentDriver:
         talk.attempt += 1
         return True
 
-    def _wait(self, retry: int, reason: TerminalReason, message: str | None) -> None:
-        delay = retry_delay(self._config.agent_retry_backoff_seconds, retry)
-        self._record.retries = retry
+    @property
+    def _retries_left(self) -> bool:
+        return self._record.retries < self._config.agent_retries
+
+    def _wait(self, talk: _Conversation, reason: TerminalReason, message: str | None) -> None:
+        self._record.retries += 1
+        delay = retry_delay(self._config.agent_retry_backoff_seconds, self._record.retries)
         self._record.event("agent_retry", reason=reason.value, message=message, seconds=delay)
-        self._session.extend(delay)  # a provider's outage is not the agent's time
-        time.sleep(delay)
+        until = time.monotonic() + delay
+        if talk.process is None:  # a provider's outage is not the agent's time, unless it can work
+            self._session.extend(delay)
+        while (left := until - time.monotonic()) > 0:
+            if self._session.broken is not None or self._session.candidates is not None:
+                return
+            if talk.process is None:
+                time.sleep(min(left, 0.1))
+            elif talk.process.poll(min(left, 0.1)) is not None:
+                return
 
     # ------------------------------------------------------------------- one turn
 
@@ -203,6 +214,7 @@ class AgentDriver:
         """Play one turn; return how it ended, a line for a person and what was left behind."""
         started = now(), time.monotonic()
         outcome = _INTERRUPTED
+        talk.answered = False
         try:
             if talk.process is None:
                 self._start(talk)
@@ -233,9 +245,11 @@ class AgentDriver:
             outcome,
             transcript,
             finished=session.candidates is not None,
+            charged=bool(session.submissions),
             spent=session.spent,
             timeout=self._config.agent_timeout_seconds,
             last_words="" if talk.logs is None else self._record.last_words(talk.logs),
+            waits_for_input=talk.dialogue == "auto" and not (talk.answers or talk.one_shot),
         )
 
     def _start(self, talk: _Conversation) -> None:
@@ -244,9 +258,15 @@ class AgentDriver:
             line = prompt_line(talk.turn.number, talk.turn.message) + "\n"
             launch = dataclasses.replace(launch, stdin=line.encode())
         environment = agent_environment(launch, self._variables)
-        redactor = Redactor(secrets_of(environment), self._record.places(self._task.state))
+        secrets = secrets_of(environment)
+        for path in launch.secret_files:
+            if path.is_file():
+                secrets |= secrets_in(path.read_text(errors="replace"))
+        redactor = Redactor(secrets, self._record.places(self._task.state))
         logs = self._record.process_starts(launch, environment, redactor)
-        process = AgentProcess(launch, environment, workspace=self._task.workspace, logs=logs)
+        process = AgentProcess(
+            launch, environment, secrets=secrets, workspace=self._task.workspace, logs=logs
+        )
         talk.begin(process, logs, launch)
         if launch.dialogue == "auto" and self._config.max_turns == 1:
             # A program that reads its input to the end must not wait for a second prompt.
@@ -272,6 +292,8 @@ class AgentDriver:
             None if outcome.end is None else outcome.end.status,
             self._task,
             talk.turn.session_id,
+            tuple(talk.answers),
+            talk.answered,
         )
         return self._agent.read(evidence)
 
@@ -295,6 +317,7 @@ class AgentDriver:
                     return ProcessOutcome(None)
                 if answered:
                     answered_at = clock
+                    process.mute()
                     process.close_input()
             if session.candidates is not None and finished_at is None:
                 finished_at = clock
@@ -315,13 +338,12 @@ class AgentDriver:
         return ProcessOutcome(process.end)
 
     def _keeps(self, talk: _Conversation) -> bool:
-        """Whether the process may be wanted for another turn."""
-        return (
-            talk.turn.number < self._config.max_turns
-            and self._session.candidates is None
-            and not self._session.spent
-            and not talk.stop_asked
-        )
+        """Whether the process may be wanted for another prompt."""
+        answer = talk.answers[-1]
+        another_turn = talk.turn.number < self._config.max_turns and not answer.stop
+        another_try = "error" in answer.data and self._retries_left
+        over = self._session.candidates is not None or self._session.spent
+        return (another_turn or another_try) and not over
 
     def _listen(self, talk: _Conversation, process: AgentProcess) -> bool:
         """Read lines of a dialogue; return whether one answers this turn.
@@ -351,8 +373,8 @@ class AgentDriver:
                 raise AnswerError(f"a line of its output {error}") from None
             if answer.turn < talk.turn.number:
                 continue  # late: that turn is over
-            talk.answers += 1
-            talk.stop_asked = answer.stop
+            talk.answers.append(answer)
+            talk.answered = True
             return True
         return False
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from evopolicygym.benchmark import Benchmark, Episode
-from evopolicygym.errors import RecordError
+from evopolicygym.errors import ConfigurationError, RecordError
 from evopolicygym.evaluation import EvaluationResult, Evaluator, plan
 from evopolicygym.execution.episode import EpisodeOutcome
 from evopolicygym.execution.pool import WorkerPool
@@ -112,6 +112,9 @@ def run(
         KeyboardInterrupt: Interrupted; the record says so.
     """
     agent.check()
+    names = [skill.name for skill in skills]
+    if len(set(names)) < len(names):
+        raise ConfigurationError(f"two skills have the same name: {', '.join(sorted(names))}")
     if config.bind is not None:
         check_port(config.bind, config.port)
     pool = training_pool(benchmark, config)
@@ -187,6 +190,8 @@ class _Run:
         self.published: dict[str, PublishedSubmission] = {}
         self.played = self.faulted = 0
         self.runtime = stack.enter_context(runtime_directory())
+        self.state = self.runtime / "agent"
+        self.state.mkdir(mode=0o700)
         self.ledger = stack.enter_context(
             Ledger(record.root / "ledger.jsonl", budget=config.episode_budget)
         )
@@ -258,7 +263,7 @@ class _Run:
                 self.agent_record,
                 variables,
                 hopeless=self._hopeless,
-                renew_workspace=self._create_workspace,
+                renew=self._renew,
             )
             reason, message = driver.play()
             # A Submission that was charged is evaluated to its end, whoever waits for it.
@@ -281,12 +286,10 @@ class _Run:
         return variables
 
     def _agent_task(self, variables: dict[str, str]) -> AgentTask:
-        state = self.runtime / "agent"
-        state.mkdir(mode=0o700)
         names = (SESSION_VARIABLE, WORKSPACE_VARIABLE)
         return AgentTask(
             workspace=self.record.workspace,
-            state=state,
+            state=self.state,
             task=self.task,
             seed=derive_seed(self.config.seed, "agent"),
             max_turns=self.config.max_turns,
@@ -302,6 +305,12 @@ class _Run:
 
     def _create_workspace(self) -> None:
         create_workspace(self.record.workspace, self.program, self.task, self.skills)
+
+    def _renew(self) -> None:
+        """Lay everything out again: an attempt learns nothing from the one before."""
+        shutil.rmtree(self.state)
+        self.state.mkdir(mode=0o700)
+        self._create_workspace()
 
     def _measure(self, reason: TerminalReason, message: str | None, session: Session) -> RunResult:
         """Validation and Assessment of whatever was handed over."""

@@ -3,7 +3,8 @@
 Started as `python -m evopolicygym.run.supervisor FD`, with the order as JSON on stdin. The
 control socket carries JSON lines. To the supervisor: `{"stop": grace}`, and in a dialogue
 `{"prompt": line}`, `{"close": true}` (end of the agent's input) and `{"mute": true}` (its lines
-are of no more interest). From it: `{"closing": true}` after the closing event, in a dialogue
+are of no more interest). From it: `{"closing": true}` after the closing event, and false if the
+client goes on after it, in a dialogue
 `{"line": text}` or `{"bad": why}` for each line of stdout, and last `{"end": …}`. If the socket
 closes, the Host is gone and everything ends at once.
 """
@@ -189,6 +190,7 @@ class _Supervisor:
         self._deadline: float | None = None
         self._muted = order["dialogue"] is None
         self._closing_events = [(key, value) for key, value in order["closing_events"]]
+        self._closed = False
         self._input: _Input | None = None
         self._agent = self._start()
 
@@ -213,8 +215,12 @@ class _Supervisor:
         self._control.sendall(json.dumps(message).encode() + b"\n")
 
     def _on_line(self, line: bytes, longer: bool) -> None:
-        if not longer and self._is_closing(line):
-            self._say({"closing": True})
+        closing = not longer and self._is_closing(line)
+        if line.strip() and (
+            closing or self._closed
+        ):  # a client that goes on has not come to its end
+            self._say({"closing": closing})
+            self._closed = closing
         if self._muted:
             return
         if longer:

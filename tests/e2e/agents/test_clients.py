@@ -28,7 +28,7 @@ INSTALLED = Path(os.environ.get("CLIENTS", ROOT / ".clients"))
 CLIENTS = ("codex", "claude", "kimi")
 KEY = "dummy-key-4f1d9c"
 # How the server knows the driver's own prompts, and not what clients add.
-MARKERS = [FIRST_PROMPT, "You stopped without `evopolicygym-session finish`"]
+MARKERS = [FIRST_PROMPT, "The Run goes on: `evopolicygym-session finish`"]
 
 
 def _missing() -> str | None:

@@ -165,6 +165,8 @@ ALLOWED: list[Step] = [
     {"title": "a kind of its own"},
     {"kind": "read", "raw_input": {"path": "inner/a"}},
     {"kind": "edit", "raw_input": {"uri": "file://WORKSPACE/a"}},
+    {"raw_input": {"command": "cat /etc/hosts"}},
+    {"kind": "edit", "raw_input": {"patch": "*** Update File: program/policy.py\n+/a comment"}},
 ]
 REJECTED: list[Step] = [
     {"kind": "edit", "locations": [{"path": OUTSIDE}]},
@@ -181,6 +183,13 @@ REJECTED: list[Step] = [
     {"kind": "read", "locations": [{"path": "loop/a/../../link"}]},
     {"kind": "read", "locations": [{"path": "deep/../../secret"}]},
     {"kind": "read", "locations": [{"path": "a\0b"}]},
+    {"kind": "read", "raw_input": {"anything": OUTSIDE}},
+    {"kind": "read", "raw_input": OUTSIDE},
+    {"kind": "fetch", "raw_input": {"url": "file:///etc/passwd"}},
+    {"kind": "search", "raw_input": {"pattern": "/etc/*"}},
+    {"kind": "edit", "locations": [{"path": "a"}], "raw_input": {"patch": "+++ ../run.json"}},
+    {"kind": "edit", "raw_input": {"path": "a", "input": "*** Move to: /outside/a"}},
+    {"raw_input": {"command": "ls", "cwd": OUTSIDE}},
     {"kind": "edit", "raw_input": {"uri": "file:///outside/%61"}},
     {"kind": "execute", "raw_input": {"command": "ls", "cwd": OUTSIDE}},
     {"kind": "execute", "raw_input": {"command": "ls", "workdir": "inner/../.."}},
@@ -475,7 +484,7 @@ def test_a_run_of_two_turns(play: Callable[..., RunResult]) -> None:
     assert first["process"] == second["process"]
     assert first["reason"] == "exited"
     heard = json.loads(second["final_message"].splitlines()[0])
-    assert heard.startswith("You stopped without")
+    assert heard.startswith("The Run goes on: ")
     assert heard == second["message"]
 
 

@@ -18,6 +18,9 @@ __all__ = ["amount", "cost", "error_kind", "events", "mapping", "text"]
 _AUTH = re.compile(
     r"(?i)\b40[13]\b|unauthori[sz]ed|forbidden|auth(?!or)|api key|log ?in\b|credential"
 )
+_REQUEST = re.compile(
+    r"(?i)\b(?:400|413|422)\b|too (?:long|large|many tokens)|context.{0,3}(?:length|window)"
+)
 _RATE = re.compile(r"(?i)\b429\b|rate.?limit|too many requests|usage limit|quota")
 
 
@@ -72,4 +75,6 @@ def error_kind(message: str) -> AgentErrorKind:
         return AgentErrorKind.RATE_LIMIT
     if _AUTH.search(message):
         return AgentErrorKind.AUTH
+    if _REQUEST.search(message):
+        return AgentErrorKind.REQUEST
     return AgentErrorKind.PROVIDER

@@ -46,6 +46,7 @@ def read_claude_code(evidence: AgentEvidence) -> Transcript:
         model=model,
         usage=_total(mapping(result.get("modelUsage"))) or _parts(messages),
         usage_complete=bool(mapping(result.get("modelUsage"))),
+        several_models=len(mapping(result.get("modelUsage"))) > 1,
         cost_usd=cost(result.get("total_cost_usd")) or None,  # it says 0 where it knows no price
         model_calls=sum(1 for usage in messages.values() if any(map(amount, usage.values()))),
         tool_calls=tools,

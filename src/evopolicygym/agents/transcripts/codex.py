@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,28 +40,44 @@ def read_codex(evidence: AgentEvidence, home: Path) -> Transcript:
         elif kind == "turn.failed":
             stop_reason = "turn.failed"
             failure = text(mapping(event.get("error")).get("message")) or "turn.failed"
-    complete, model, calls, rollout = usage is not None, None, None, None
-    if session_id is not None and session_id.replace("-", "").isalnum():
-        found = home.glob(f"sessions/*/*/*/rollout-*{session_id}.jsonl")
-        rollout = next((path for path in found if path.is_file()), None)
-    if rollout is not None:
-        counted, model, calls = _rollout(rollout)
-        usage, complete = counted or usage, complete or counted is not None
+    closed = stop_reason is not None
+    rollouts = _rollouts(home, session_id)
+    model, calls = None, None
+    if rollouts:
+        counted, model, calls = _count(rollouts)
+        usage = counted or usage
     return Transcript(
         session_id=session_id,
         model=model,
         usage=usage,
-        usage_complete=complete,
+        usage_complete=closed and usage is not None,
         model_calls=calls,
         tool_calls=tools,
         final_message=final_message,
         stop_reason=stop_reason,
         error=None if failure is None else error_kind(failure),
         error_message=failure,
-        closed=stop_reason is not None,
+        closed=closed,
         begun=begun,
-        files={} if rollout is None else {"rollout.jsonl": rollout},
+        files={path.name: path for path in rollouts},
     )
+
+
+def _rollouts(home: Path, session_id: str | None) -> list[Path]:
+    """Return the rollout files of a session: its thread's own, then those of its subagents."""
+    if session_id is None or not session_id.replace("-", "").isalnum():
+        return []
+    own = next(home.glob(f"sessions/*/*/*/rollout-*{session_id}.jsonl"), None)
+    if own is None:
+        return []
+    # Paths hold the time; subagents come later. Each says first whose session it is of.
+    later = sorted(p for p in home.glob("sessions/*/*/*/rollout-*.jsonl") if str(p) > str(own))
+    return [own, *(path for path in later if _session_of(path) == session_id)]
+
+
+def _session_of(path: Path) -> str | None:
+    first = next(events(path), {})
+    return text(mapping(first.get("payload")).get("session_id"))
 
 
 def _usage(usage: Mapping[str, Any]) -> TokenUsage:
@@ -76,7 +92,9 @@ def _usage(usage: Mapping[str, Any]) -> TokenUsage:
     )
 
 
-def _rollout(path: Path) -> tuple[TokenUsage | None, str | None, int | None]:
+def _count(
+    rollouts: Sequence[Path],
+) -> tuple[TokenUsage | None, str | None, int | None]:
     """Return tokens of all responses so far, the model, and the responses of the newest turn.
 
     Each response has its record as soon as it is there, also in a turn that is killed; the
@@ -84,12 +102,14 @@ def _rollout(path: Path) -> tuple[TokenUsage | None, str | None, int | None]:
     """
     total, model, turn = TokenUsage(), None, None
     calls: dict[str | None, int] = {}
-    for line in events(path):
-        payload = mapping(line.get("payload"))
-        if line.get("type") == "turn_context":
-            model = text(payload.get("model")) or model
-        elif line.get("type") == "token_usage_record":
-            total += _usage(mapping(payload.get("usage")))
-            turn = text(payload.get("turn_id"))
-            calls[turn] = calls.get(turn, 0) + 1
-    return (total, model, calls[turn]) if calls else (None, model, None)
+    for path in rollouts:
+        for line in events(path):
+            payload = mapping(line.get("payload"))
+            if line.get("type") == "turn_context" and path == rollouts[0]:
+                model = text(payload.get("model")) or model
+            elif line.get("type") == "token_usage_record":
+                total += _usage(mapping(payload.get("usage")))
+                root = text(payload.get("root_turn_id"))
+                calls[root] = calls.get(root, 0) + 1
+                turn = root if path == rollouts[0] else turn
+    return (total, model, calls.get(turn)) if calls else (None, model, None)

@@ -10,15 +10,16 @@ from evopolicygym.run.agent import AgentEvidence, TokenUsage, Transcript
 
 __all__ = ["read_kimi_code"]
 
-_FAILURE = re.compile(r"^error: failed to run prompt: (.*)", re.MULTILINE)
+_FAILURE = re.compile(r"error: failed to run prompt: (.*)")
 
 
-def read_kimi_code(evidence: AgentEvidence, home: Path) -> Transcript:
+def read_kimi_code(evidence: AgentEvidence, home: Path, *, own_home: bool) -> Transcript:
     """Read one `kimi -p`.
 
     Args:
         evidence: What the process left behind.
         home: `KIMI_CODE_HOME`, where the session's files are.
+        own_home: Whether nobody else uses that home.
     """
     session_id, hint = evidence.session_id, None
     final_message, tools, calls, begun = None, 0, 0, False
@@ -31,29 +32,31 @@ def read_kimi_code(evidence: AgentEvidence, home: Path) -> Transcript:
             called = event.get("tool_calls")
             tools += len(called) if isinstance(called, list) else 0
             final_message = text(event.get("content")) or final_message
-    wires = _wires(home, hint or session_id)
+    wires = _wires(home, hint or session_id, own_home=own_home)
     if wires:
         session_id = wires[0].parents[2].name
-    total, model, recorded = TokenUsage(), None, False
+    total, models = TokenUsage(), list[str | None]()
     for wire in wires:
         for event in events(wire):
             if event.get("type") != "usage.record":
                 continue
-            usage, recorded = mapping(event.get("usage")), True
-            model = text(event.get("model")) or model
+            usage = mapping(event.get("usage"))
+            models.append(text(event.get("model")))
             total += TokenUsage(
                 input=amount(usage.get("inputOther")),
                 cache_read=amount(usage.get("inputCacheRead")),
                 cache_write=amount(usage.get("inputCacheCreation")),
                 output=amount(usage.get("output")),
             )
-    failure = None if hint is not None else _failure(evidence.stderr)
+    failed = hint is None and evidence.status not in (None, 0)
+    failure = _failure(evidence.stderr) if failed else None
     provider = failure is not None and "provider." in failure
     return Transcript(
         session_id=hint or session_id,
-        model=model,
-        usage=total if recorded else None,
-        usage_complete=recorded and hint is not None,
+        model=models[0] if models else None,
+        usage=total if models else None,
+        usage_complete=bool(models) and hint is not None,
+        several_models=len(set(models)) > 1,
         model_calls=calls,
         tool_calls=tools,
         final_message=final_message,
@@ -66,8 +69,10 @@ def read_kimi_code(evidence: AgentEvidence, home: Path) -> Transcript:
     )
 
 
-def _wires(home: Path, session_id: str | None) -> list[Path]:
+def _wires(home: Path, session_id: str | None, *, own_home: bool) -> list[Path]:
     """Return the wire files of a session, the main agent's first, then its subagents'."""
+    if session_id is None and not own_home:
+        return []
     found = [path for path in home.glob("sessions/*/*/agents/*/wire.jsonl") if path.is_file()]
     if session_id is not None:
         found = [path for path in found if path.parents[2].name == session_id]
@@ -86,5 +91,7 @@ def _failure(stderr: Path) -> str | None:
         data = stderr.read_bytes()[-65536:]
     except OSError:
         return None
-    found = _FAILURE.findall(data.decode(errors="replace"))
+    # It ends with that line and one that names its log; tools print here, too.
+    last = data.decode(errors="replace").strip().split("\n")[-2:]
+    found = [match[1] for line in last if (match := _FAILURE.match(line))]
     return found[-1] if found else None
