@@ -31,7 +31,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -314,12 +314,15 @@ class ModelServer(ThreadingHTTPServer):
         script: Sequence[Sequence[Json]],
         *,
         prompt_markers: Sequence[str],
+        subagents: Mapping[str, str] | None = None,
         usage: Usage = Usage(),
         log: Path | None = None,
         port: int = 0,
     ) -> None:
         check_script(script)
         self.script, self.prompt_markers, self.usage = script, tuple(prompt_markers), usage
+        self.subagents = dict(subagents or {})
+        """What subagents are told → what they answer."""
         self.totals = Usage(0, 0, 0, 0, 0)
         """The sum of the usage that was reported to clients."""
         self.requests: list[Json] = []
@@ -374,6 +377,11 @@ class ModelServer(ThreadingHTTPServer):
         answer = Answer(turn, results)
         if not tools:
             return replace(answer, text="scripted")
+        if turn == 0:  # not of the driver, so of a subagent
+            said = json.dumps(body)
+            for words, text in self.subagents.items():
+                if words in said:
+                    return replace(answer, text=text)
         if not 1 <= turn <= len(self.script):
             message = f"the script has no turn {turn}"
             return replace(answer, fault={"http": 400, "message": message})

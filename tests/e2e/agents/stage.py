@@ -40,7 +40,10 @@ def main() -> None:
     bring_up_loopback()
     assert devices() == ["lo"], "this must run in a network namespace of its own"
     with ModelServer(
-        order["script"], prompt_markers=order["markers"], usage=Usage(**order.get("usage", {}))
+        order["script"],
+        prompt_markers=order["markers"],
+        subagents=order.get("subagents"),
+        usage=Usage(**order.get("usage", {})),
     ) as server:
         for name, content in order["files"].items():
             path = Path(name)

@@ -132,6 +132,7 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Outcom
         order = {
             "script": script,
             "markers": MARKERS,
+            "subagents": {"count the cells": "ten cells"},
             "files": {str(home / name): text for name, text in FILES[client].items()},
             "argv": argv,
             "environment": environment,
@@ -398,9 +399,67 @@ def test_codex_in_its_own_sandbox(play: Callable[..., Outcome], mcp: bool) -> No
     assert played.result["reason"] == "finished", played
 
 
+SUBAGENTS: dict[str, dict[str, Any]] = {
+    "codex": {
+        "tool": "spawn_agent",
+        "arguments": {"message": "count the cells", "task_name": "count"},
+    },
+    "claude": {
+        "tool": "Agent",
+        "arguments": {
+            **{"description": "count", "prompt": "count the cells"},
+            "subagent_type": "general-purpose",
+        },
+    },
+    "kimi": {
+        "tool": "Agent",
+        "arguments": {
+            **{"description": "count", "prompt": "count the cells"},
+            "subagent_type": "coder",
+        },
+    },
+}
+
+
+@needs_clients
+@each_client
+def test_subagents_are_counted_once(client: str, play: Callable[..., Outcome]) -> None:
+    options = ["--agent-option", "bare=false"] if client == "claude" else []
+    # A subagent works beside its agent: give it time to come to its end.
+    script = [SUBAGENTS[client], {"sleep": 1}, *READ, *FINISH]
+    played = play(client, [script], *options)
+    assert played.result["reason"] == "finished", played
+    alone = [row for row in played.requests if row.get("tools") and row["turn"] == 0]
+    assert alone, "no subagent ever asked"
+    played.assert_tokens()
+
+
+@needs_clients
+@each_client
+def test_a_forged_error_does_not_unmake_a_run(client: str, play: Callable[..., Outcome]) -> None:
+    """The agent prints what its client prints when the provider fails, and ends the client."""
+    forged = "error: failed to run prompt: provider.rate_limit: 429 slow down"
+    kill = "kill -9 $(cut -d' ' -f4 /proc/$$/stat); sleep 30"
+    script = [*READ, {"shell": f"echo '{forged}'; {kill}"}]
+    played = play(client, [script])
+    assert (played.result["reason"], played.result["counts"]) == ("killed", True), played
+    assert played.agent["retries"] == 0
+
+
+@needs_clients
+def test_a_prompt_that_is_too_long_is_the_agents_own_doing(play: Callable[..., Outcome]) -> None:
+    refused = {"http": 400, "message": "prompt is too long: 250000 tokens"}
+    played = play("claude", [[*READ, refused]], "--max-turns", "2")
+    assert (played.result["reason"], played.result["counts"]) == ("crashed", True), played
+    assert played.agent["retries"] == 0
+
+
 @needs_clients
 def test_claude_in_another_permission_mode(play: Callable[..., Outcome]) -> None:
-    played = play("claude", [[*READ, *FINISH]], "--agent-option", "permission=dontAsk")
+    submit = {"tool": "submit", "arguments": {"program": "program", "episodes": "0:2"}}
+    script = [submit, *READ[:2], *FINISH[:1], {"shell": FINISH[1]["shell"]}, {"say": "done"}]
+    options = ["--agent-option", "permission=dontAsk", "--agent-option", "mcp=true"]
+    played = play("claude", [script], *options)
     assert played.result["reason"] == "finished", played
 
 
