@@ -106,6 +106,8 @@ def _set(values: dict[str, Any], kind: str, name: str, value: Any) -> None:
 def _converted(path: str, hint: Any, value: Any) -> Any:
     """Return `value` as a field's type asks for it."""
     if get_origin(hint) in (Union, types.UnionType):
+        if value is None:
+            return None
         hint = next(part for part in get_args(hint) if part is not type(None))
     if get_origin(hint) is Literal:
         hint = str

@@ -106,7 +106,7 @@ class KimiCode(Provider):
         for name in _LOGIN_FILES:
             source = login / name
             if source.is_dir():
-                shutil.copytree(source, home / name)
+                shutil.copytree(source, home / name, ignore_dangling_symlinks=True)
             elif source.is_file():
                 shutil.copy(source, home / name)
         if self.mcp:

@@ -147,7 +147,8 @@ class Provider:
 
     def check(self) -> None:
         """Raise `ConfigurationError` if the client can't be started here."""
-        check_arguments(self.args, f"the {self.NAME} agent")
+        model = [] if self.model is None else [self.model]
+        check_arguments([*model, *self.args], f"the {self.NAME} agent")
         check_variables(self.environment, self.inherit)
         self.found()
 

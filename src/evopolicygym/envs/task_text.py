@@ -100,7 +100,7 @@ def task_text(
         f"{text.get('action_about', '')}\n\n" + "\n".join(action),
         text["reward"],
         text["termination"],
-        "\n".join("- " + note.replace("\n", "\n  ") for note in text["notes"]),
+        "\n".join("- " + re.sub(r"\n(?=.)", "\n  ", note) for note in text["notes"]),
     )
 
 
@@ -129,7 +129,7 @@ def _observation(blocks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _table(components: Sequence[Sequence[Any]], start: int, label: str) -> list[str]:
-    lines = ["| index | name | unit | low | high | meaning |", "|---|---|---|---|---|---|"]
+    lines = ["| index | name | unit | low | high | meaning |\n|---|---|---|---|---|---|"]
     for number, (name, unit, low, high, meaning) in enumerate(components, start):
         cells = (label.format(number), name, unit, f"{low:.6g}", f"{high:.6g}", meaning)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
@@ -138,10 +138,9 @@ def _table(components: Sequence[Sequence[Any]], start: int, label: str) -> list[
 
 def _value(space: Space) -> str:
     """Say what a member of a space is in Python."""
-    kind = space["type"]
+    kind, start = space["type"], space.get("start", 0)
     if kind == "Discrete":
-        start = int(space.get("start", 0))
-        return f"an `int` from {start} to {start + int(space['n']) - 1}"
+        return f"an `int` from {start} to {start + space['n'] - 1}"
     if kind in ("Box", "MultiBinary", "MultiDiscrete"):
         dtype = space.get("dtype", "int8" if kind == "MultiBinary" else "int64")
         shape = f"shape `{tuple(space['shape'])}`" if "shape" in space else "the shape of `nvec`"
@@ -159,9 +158,9 @@ def generic_text(
 ) -> str:
     """Return a text of the spaces and the environment's own documentation; nothing is invented."""
     said: dict[str, str] = {}
-    documentation = inspect.cleandoc(documentation or "")
-    level = re.findall(r"(?m)^#+(?= )", documentation) or ["#"]
-    pieces = re.split(rf"(?m)^{level[0]} +(.+?) *$", documentation)
+    text = inspect.cleandoc(documentation or "")
+    level, *_ = [*re.findall(r"(?m)^#+(?= )", text), "#"]
+    pieces = re.split(rf"(?m)^{level} +(.+?) *$", text)
     for title, body in zip(["description", *pieces[1::2]], pieces[0::2], strict=True):
         heading = next((h for h, words in _TITLES.items() if re.search(words, title.lower())), "")
         text = re.sub(r"(?m)^(?=#)", r"\\", body.strip())

@@ -78,6 +78,10 @@ class AgentRecord:
         self._version = version
         self._began = time.monotonic()
 
+    def redacted(self, text: str | None) -> str | None:
+        """Return a message without secrets."""
+        return None if text is None else self._redactor.text(text)
+
     def event(self, kind: str, **data: Any) -> None:
         """Record an event, redacted."""
         self._record.event(kind, **self._redactor.value(data))
@@ -180,7 +184,7 @@ class AgentRecord:
         self._accounts[key] = _Account(
             transcript.usage or before.usage,
             transcript.usage_complete and before.complete,
-            before.cost if transcript.cost_usd is None else transcript.cost_usd,
+            transcript.cost_usd,  # a part of a cost is no cost
             transcript.model or before.model,
             transcript.several_models or before.several_models,
         )
@@ -192,7 +196,10 @@ class AgentRecord:
         for name, source in transcript.files.items():
             redactor = self._redactor.stream()
             try:
-                data = source.open("rb").read(_MAX_FILE_BYTES + 1)
+                if not source.is_file():  # a pipe would be waited for
+                    continue
+                with source.open("rb") as file:
+                    data = file.read(_MAX_FILE_BYTES + 1)
             except OSError:
                 continue
             kept = redactor.feed(data[:_MAX_FILE_BYTES]) + redactor.end()

@@ -47,13 +47,13 @@ def parse_answer(line: str) -> Answer:
     try:
         value = loads(line.encode())
     except ValueError as error:
-        raise AnswerError(f"is not JSON: {error}") from None
+        raise AnswerError(f"is not JSON: {str(error)[:200]}") from None
     if not isinstance(value, dict):
         raise AnswerError("is no JSON object")
     turn, text = value.get("turn"), value.get("text", "")
     stop, data = value.get("stop", False), value.get("data", {})
     if isinstance(turn, bool) or not isinstance(turn, int) or turn < 1:
-        raise AnswerError(f"has turn {turn!r}, expected the number of a prompt")
+        raise AnswerError(f"has turn {repr(turn)[:40]}, expected the number of a prompt")
     for name, item, kind in (("text", text, str), ("stop", stop, bool), ("data", data, dict)):
         if not isinstance(item, kind):
             raise AnswerError(f"has {name} of type {type(item).__name__}, not {kind.__name__}")

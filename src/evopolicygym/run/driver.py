@@ -35,6 +35,8 @@ GRACE_SECONDS = 10.0
 
 _STOP_GRACE_SECONDS = 5.0
 _MAX_BACKOFF_SECONDS = 600.0
+_NEWEST = 20
+"""Submissions that a prompt names."""
 
 
 def retry_delay(first: float, retry: int) -> float:
@@ -56,6 +58,9 @@ def continuation(session: Session, config: RunConfig) -> str:
         for one in info.submissions
         if one.status is SubmissionStatus.PUBLISHED
     ]
+    earlier = len(published) - _NEWEST
+    if earlier > 0:
+        published = [f"{earlier} earlier ones (see status)", *published[-_NEWEST:]]
     most = config.max_candidates
     wanted = "exactly 1 of them" if most == 1 else f"1 to {most} of them, best first"
     return (
@@ -341,7 +346,7 @@ class AgentDriver:
         """Whether the process may be wanted for another prompt."""
         answer = talk.answers[-1]
         another_turn = talk.turn.number < self._config.max_turns and not answer.stop
-        another_try = "error" in answer.data and self._retries_left
+        another_try = bool(answer.data.get("error")) and self._retries_left
         over = self._session.candidates is not None or self._session.spent
         return (another_turn or another_try) and not over
 

@@ -266,6 +266,7 @@ class _Run:
                 renew=self._renew,
             )
             reason, message = driver.play()
+            message = self.agent_record.redacted(message)
             # A Submission that was charged is evaluated to its end, whoever waits for it.
             session.close(timeout=_evaluation_bound(config))
         if session.broken is not None:  # found out after the agent had ended

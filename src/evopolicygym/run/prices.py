@@ -14,7 +14,7 @@ from evopolicygym.strict_json import loads
 
 __all__ = ["ModelPrice", "PriceTable"]
 
-_Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Price = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 
 
 class ModelPrice(BaseModel):

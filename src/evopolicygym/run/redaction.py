@@ -19,13 +19,17 @@ __all__ = [
 ]
 
 _SECRET_NAME = re.compile(
-    r"(?i)(?:^|[_\-.])(?:api_?key|key|token|secret|pass|pwd|passw(?:or)?d|passphrase|credentials?"
-    r"|auth|authorization|cookie|bearer|pat)(?:$|[_\-.\d])|apikey|token$|secret|password"
+    r"(?:^|[_\-.])(?:key|token|secrets?|pass|pwd|passw(?:or)?ds?|passphrase"
+    r"|credentials?|auth|authorization|cookies?|bearer|pat)(?:$|[_\-.\d])"
+    r"|[_\-.]keys$|apikeys?|token$|secret|password|.(?:key|pass|pwd)$",
+    re.IGNORECASE,
 )
-_SECRET_ENDING = re.compile(r"(?:KEY|PASS|PWD)$")
-"""Names of variables that run together, such as `MYKEY`."""
+_NO_SECRETS = frozenset({"pwd", "oldpwd", "monkey", "turkey", "hotkey", "bypass", "compass"})
+"""Names that only look like one."""
 
-_ASSIGNED = re.compile(r"""["']?([A-Za-z_][\w.\-]*)["']?\s*[:=]\s*["']([^"'\n]+)["']""")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+_ASSIGNED = re.compile(r"""(?<![\w.\-])([A-Za-z_][\w.\-]*)["']?\s*[:=]\s*["']([^"'\n]+)["']""")
 """`name = "value"` in JSON, TOML and the like."""
 
 _IN_URL = re.compile(r"(?<=://)([^/@\s:]*):([^/@\s]+)(?=@)")
@@ -46,8 +50,8 @@ def one_line(text: str, limit: int) -> str:
 
 def is_secret_name(name: str) -> bool:
     """Return whether a variable or an option of this name holds a secret."""
-    name = name.lstrip("-")
-    return _SECRET_NAME.search(name) is not None or _SECRET_ENDING.search(name) is not None
+    name = _HUMP.sub("_", name.lstrip("-"))  # privateKey
+    return name.lower() not in _NO_SECRETS and _SECRET_NAME.search(name) is not None
 
 
 def secrets_of(environment: Mapping[str, str]) -> dict[str, str]:
@@ -70,7 +74,8 @@ def secrets_in(text: str) -> dict[str, str]:
 
 def _spellings(secret: str) -> list[str]:
     """Return a secret as it may stand in text and in JSON."""
-    return list(dict.fromkeys([secret, json.dumps(secret)[1:-1], secret.replace("/", "\\/")]))
+    written = [secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]]
+    return list(dict.fromkeys([*written, *(text.replace("/", "\\/") for text in written)]))
 
 
 class Redactor:
@@ -89,12 +94,12 @@ class Redactor:
         ]
         pairs += (places or {}).items()
         self.pairs: list[tuple[str, str]] = sorted(pairs, key=lambda pair: -len(pair[0]))
+        self._words = dict(self.pairs)
+        self._pattern = re.compile("|".join(re.escape(hidden) for hidden, _ in self.pairs))
 
     def text(self, text: str) -> str:
         """Return `text` without them."""
-        for hidden, word in self.pairs:
-            text = text.replace(hidden, word)
-        return text
+        return self._pattern.sub(lambda match: self._words[match[0]], text) if self.pairs else text
 
     def value(self, value: Any) -> Any:
         """Return a JSON value without them; values under a secret name go as a whole."""
@@ -125,31 +130,41 @@ class StreamRedactor:
     """
 
     def __init__(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
-        self._pairs = pairs
+        self._words = dict(pairs)
+        self._pattern = re.compile(b"|".join(re.escape(hidden) for hidden, _ in pairs))
+        self._longest = max((len(hidden) for hidden, _ in pairs), default=0)
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
         """Take the next piece; return what can be passed on."""
-        data = self._held + data
-        for hidden, word in self._pairs:
-            data = data.replace(hidden, word)
-        held = max((_begun(data, hidden) for hidden, _ in self._pairs), default=0)
-        cut = len(data) - held
-        self._held = data[cut:]
-        return data[:cut]
+        return self._pass_on(self._held + data, last=False) if self._words else data
 
     def end(self) -> bytes:
         """Return what was held back."""
-        held, self._held = self._held, b""
-        return held
+        return self._pass_on(self._held, last=True)
 
+    def _pass_on(self, data: bytes, *, last: bool) -> bytes:
+        passed: list[bytes] = []
+        start = 0
+        while start < len(data) and self._words:
+            match = self._pattern.search(data, start)
+            begun = len(data) if last else self._begun(data, start)
+            if match is None or begun <= match.start():
+                break
+            passed += [data[start : match.start()], self._words[match[0]]]
+            start = match.end()
+        cut = len(data) if last else self._begun(data, start)
+        passed.append(data[start:cut])
+        self._held = data[cut:]
+        return b"".join(passed)
 
-def _begun(data: bytes, hidden: bytes) -> int:
-    """Return how many bytes at the end of `data` may be the beginning of `hidden`."""
-    for size in range(min(len(data), len(hidden) - 1), 0, -1):
-        if data.endswith(hidden[:size]):
-            return size
-    return 0
+    def _begun(self, data: bytes, start: int) -> int:
+        """Return where the beginning of a secret, at the end of `data`, begins."""
+        for place in range(max(start, len(data) - self._longest + 1), len(data)):
+            rest = data[place:]
+            if any(len(hidden) > len(rest) and hidden.startswith(rest) for hidden in self._words):
+                return place
+        return len(data)
 
 
 def redacted_argv(argv: Sequence[str], redactor: Redactor) -> list[str]:
@@ -168,7 +183,8 @@ def redacted_argv(argv: Sequence[str], redactor: Redactor) -> list[str]:
             shown.append(f"{name}=[redacted]")
         else:
             shown.append(_without_credentials(redactor.text(argument)))
-        hide_next = not equals and argument.startswith("-") and is_secret_name(argument)
+        option = not hide_next and not equals and argument.startswith("-")
+        hide_next = option and is_secret_name(argument)
     return shown
 
 
@@ -176,5 +192,9 @@ def _without_credentials(text: str) -> str:
     for value in secrets_in(text):
         text = text.replace(value, "[redacted]")
     text = _IN_URL.sub("[redacted]", text)
-    text = _IN_HEADER.sub(r"\1 [redacted]", text)
+    known = _IN_HEADER.sub(r"\1 [redacted]", text)
+    name, colon, _ = text.partition(": ")
+    if known == text and colon and re.fullmatch(r"[\w\-]+", name) and is_secret_name(name):
+        known = f"{name}: [redacted]"  # a header
+    text = known
     return _KEY_LIKE.sub("[redacted]", text)

@@ -339,9 +339,9 @@ def main(arguments: list[str]) -> None:
     try:
         try:
             supervisor = _Supervisor(control, order)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # no such program, or a NUL in an argument
             end: dict[str, Any] = {"status": None, "clean": True, "started": False}
-            end["error"] = str(error.strerror or error)
+            end["error"] = str(getattr(error, "strerror", None) or error)
             control.sendall(json.dumps({"end": end}).encode() + b"\n")
             return
         supervisor.run()

@@ -13,11 +13,15 @@ from typing import Any
 
 from evopolicygym.run.agent import AgentErrorKind
 
-__all__ = ["amount", "cost", "error_kind", "events", "mapping", "text"]
+__all__ = ["amount", "cost", "error_kind", "events", "mapping", "session", "text"]
 
 _AUTH = re.compile(
     r"(?i)\b40[13]\b|unauthori[sz]ed|forbidden|auth(?!or)|api key|log ?in\b|credential"
 )
+_MAX_LINE_BYTES = 2**25
+_MAX_FILE_BYTES = 2**30
+_SESSION_ID = re.compile(r"[A-Za-z0-9_][\w.\-]{0,199}", re.ASCII)
+
 _REQUEST = re.compile(
     r"(?i)\b(?:400|413|422)\b|too (?:long|large|many tokens)|context.{0,3}(?:length|window)"
 )
@@ -29,12 +33,16 @@ def events(path: Path) -> Iterator[dict[str, Any]]:
 
     Lines end with a line feed and nothing else: U+2028 and U+0085 are content.
     """
+    if not path.is_file():  # a pipe would be waited for
+        return
     try:
         file = path.open("rb")
     except OSError:
         return
     with file:
-        for line in file:
+        for line in iter(lambda: file.readline(_MAX_LINE_BYTES), b""):
+            if file.tell() > _MAX_FILE_BYTES:
+                return
             if not line.lstrip().startswith(b"{"):
                 continue
             try:
@@ -53,6 +61,11 @@ def mapping(value: object) -> Mapping[str, Any]:
 def text(value: object) -> str | None:
     """Return a string that says something, well-formed, or None."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) and value else None
+
+
+def session(value: object) -> str | None:
+    """Return a client's name for a session, or None: it goes back into a command line."""
+    return value if isinstance(value, str) and _SESSION_ID.fullmatch(value) else None
 
 
 def amount(value: object) -> int:

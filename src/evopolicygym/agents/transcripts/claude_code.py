@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evopolicygym.agents.transcripts import amount, cost, error_kind, events, mapping, text
+from evopolicygym.agents.transcripts import amount, cost, error_kind, events, mapping, session, text
 from evopolicygym.run.agent import AgentErrorKind, AgentEvidence, TokenUsage, Transcript
 
 __all__ = ["read_claude_code"]
@@ -20,7 +20,7 @@ def read_claude_code(evidence: AgentEvidence) -> Transcript:
     tools, begun = 0, False
     for event in events(evidence.stdout):
         kind, begun = event.get("type"), True
-        session_id = text(event.get("session_id")) or session_id
+        session_id = session(event.get("session_id")) or session_id
         if kind == "system" and event.get("subtype") == "init":
             model = text(event.get("model"))
         elif kind == "assistant":

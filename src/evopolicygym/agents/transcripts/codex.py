@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evopolicygym.agents.transcripts import amount, error_kind, events, mapping, text
+from evopolicygym.agents.transcripts import amount, error_kind, events, mapping, session, text
 from evopolicygym.run.agent import AgentEvidence, TokenUsage, Transcript
 
 __all__ = ["read_codex"]
@@ -28,7 +28,7 @@ def read_codex(evidence: AgentEvidence, home: Path) -> Transcript:
     for event in events(evidence.stdout):
         kind, begun = event.get("type"), True
         if kind == "thread.started":
-            session_id = text(event.get("thread_id")) or session_id
+            session_id = session(event.get("thread_id")) or session_id
         elif kind == "item.completed":
             item = mapping(event.get("item"))
             if item.get("type") == "agent_message":
@@ -59,15 +59,15 @@ def read_codex(evidence: AgentEvidence, home: Path) -> Transcript:
         error_message=failure,
         closed=closed,
         begun=begun,
-        files={path.name: path for path in rollouts},
+        files={path.name: path for path in rollouts if path.is_file()},
     )
 
 
 def _rollouts(home: Path, session_id: str | None) -> list[Path]:
     """Return the rollout files of a session: its thread's own, then those of its subagents."""
-    if session_id is None or not session_id.replace("-", "").isalnum():
+    if session_id is None:
         return []
-    own = next(home.glob(f"sessions/*/*/*/rollout-*{session_id}.jsonl"), None)
+    own = next(home.glob(f"sessions/*/*/*/rollout-*-{session_id}.jsonl"), None)
     if own is None:
         return []
     # Paths hold the time; subagents come later. Each says first whose session it is of.

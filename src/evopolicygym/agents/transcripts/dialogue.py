@@ -15,7 +15,7 @@ __all__ = ["read_dialogue"]
 def read_dialogue(evidence: AgentEvidence) -> Transcript:
     """Read the answers of one process; without any it was a one-shot program."""
     # A turn that was refused by the provider costs nothing that anybody would report.
-    paid = [a.data for a in evidence.answers if "error" not in a.data or "usage" in a.data]
+    paid = [a.data for a in evidence.answers if not a.data.get("error") or a.data.get("usage")]
     usages = [usage for data in paid if (usage := _usage(data)) is not None]
     costs = [cost(data.get("cost_usd")) for data in paid]
     models = [model for data in paid if (model := text(data.get("model")))]

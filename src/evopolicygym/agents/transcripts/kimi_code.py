@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from evopolicygym.agents.transcripts import amount, error_kind, events, mapping, text
+from evopolicygym.agents.transcripts import amount, error_kind, events, mapping, session, text
 from evopolicygym.run.agent import AgentEvidence, TokenUsage, Transcript
 
 __all__ = ["read_kimi_code"]
@@ -26,7 +26,7 @@ def read_kimi_code(evidence: AgentEvidence, home: Path, *, own_home: bool) -> Tr
     for event in events(evidence.stdout):
         begun = True
         if event.get("type") == "session.resume_hint":
-            hint = text(event.get("session_id"))
+            hint = session(event.get("session_id"))
         elif event.get("role") == "assistant":
             calls += 1
             called = event.get("tool_calls")
@@ -73,7 +73,11 @@ def _wires(home: Path, session_id: str | None, *, own_home: bool) -> list[Path]:
     """Return the wire files of a session, the main agent's first, then its subagents'."""
     if session_id is None and not own_home:
         return []
-    found = [path for path in home.glob("sessions/*/*/agents/*/wire.jsonl") if path.is_file()]
+    found = [
+        path
+        for path in home.glob("sessions/*/*/agents/*/wire.jsonl")
+        if path.is_file() and session(path.parents[2].name) and session(path.parent.name)
+    ]
     if session_id is not None:
         found = [path for path in found if path.parents[2].name == session_id]
     else:  # it ended before it said its name: the newest is this process's
