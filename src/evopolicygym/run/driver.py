@@ -172,12 +172,14 @@ class AgentDriver:
 
     def _resumable(self, talk: _Conversation, transcript: Transcript) -> bool:
         if self._agent.resumes == "session":
-            return transcript.session_id is not None
+            return (transcript.session_id or talk.turn.session_id) is not None
         return self._agent.resumes == "process" and talk.process is not None
 
     def _next(self, talk: _Conversation, transcript: Transcript, number: int) -> None:
         message = continuation(self._session, self._config)
-        talk.turn = AgentTurn(number, message, transcript.session_id)
+        # A client that failed early may not have named its session again.
+        session_id = transcript.session_id or talk.turn.session_id
+        talk.turn = AgentTurn(number, message, session_id)
 
     def _again(self, talk: _Conversation, transcript: Transcript) -> bool:
         """Prepare another try; return whether there can be one."""
@@ -258,6 +260,7 @@ class AgentDriver:
         )
 
     def _start(self, talk: _Conversation) -> None:
+        talk.logs = None  # those of the process before say nothing of this one
         launch = self._agent.launch(self._task, talk.turn)
         if launch.dialogue is not None:
             line = prompt_line(talk.turn.number, talk.turn.message) + "\n"

@@ -59,7 +59,9 @@ def secrets_of(environment: Mapping[str, str]) -> dict[str, str]:
     found = {value: name for name, value in environment.items() if is_secret_name(name)}
     for name, value in environment.items():  # e.g. HTTPS_PROXY=http://user:password@host
         found |= {match[2]: name for match in _IN_URL.finditer(value)}
-    return {value: name for value, name in found.items() if len(value) >= _MIN_SECRET}
+    # White space around a value protects nothing, and a line feed ends a line of a dialogue.
+    stripped = {value.strip(): name for value, name in found.items()}
+    return {value: name for value, name in stripped.items() if len(value) >= _MIN_SECRET}
 
 
 def secrets_in(text: str) -> dict[str, str]:

@@ -31,6 +31,8 @@ __all__ = ["MAX_LINE_BYTES", "main"]
 MAX_LINE_BYTES = 2**20
 """Longest line that an agent may answer with."""
 
+_PIECE_BYTES = 2**16
+_PIPE_BYTES = 2**22  # more than a pipe holds: /proc/sys/fs/pipe-max-size is 1 MiB
 _HEAD_BYTES = 16 * 2**20
 _TAIL_BYTES = 2**20
 
@@ -116,17 +118,20 @@ class _Output:
         self.lines = lines
         os.set_blocking(self.fd, False)
 
-    def pump(self) -> bool:
-        """Take what is there; return False at the end of the stream."""
+    def pump(self) -> bytes | None:
+        """Take and return the next piece; empty at the end of the stream, None if nothing came."""
         try:
-            data = os.read(self.fd, 1 << 16)
+            data = os.read(self.fd, _PIECE_BYTES)
         except BlockingIOError:
-            return True
-        self._take(self._redactor.feed(data) if data else self._redactor.end())
-        return bool(data)
+            return None
+        self._take(self._redactor.feed(data))
+        return data
 
     def close(self) -> None:
-        """Write what is left."""
+        """Take what is in the pipe; whoever still holds its other end writes on unheard."""
+        for _ in range(_PIPE_BYTES // _PIECE_BYTES):
+            if not self.pump():
+                break
         self._take(self._redactor.end())
         if self.lines is not None:
             self.lines.close()
@@ -265,7 +270,7 @@ class _Supervisor:
         while not ended and (self._deadline is None or time.monotonic() < self._deadline):
             for fd, _ in self._poll(poller):
                 if fd in by_fd:
-                    if not by_fd[fd].pump():
+                    if by_fd[fd].pump() == b"":
                         poller.unregister(fd)
                 elif fd == pidfd:
                     ended = True
@@ -281,8 +286,6 @@ class _Supervisor:
         status = self._agent.wait()
         clean = reap() or kill_children()
         for stream in outputs:
-            while clean and stream.pump():  # no writer is left, so this ends
-                pass
             stream.close()
         os.close(pidfd)
         self._say({"end": {"status": status, "clean": clean}})

@@ -26,6 +26,8 @@ def create_workspace(
     directory: Path, program: Program, task: str, skills: Sequence[AgentSkill] = ()
 ) -> None:
     """Lay out a fresh workspace in place of whatever is there."""
+    if directory.is_symlink() or directory.is_file():
+        directory.unlink()  # an agent put it in place of its workspace
     if directory.exists():
         for path in (directory, *directory.rglob("*")):  # installed skills are read-only
             if path.is_dir() and not path.is_symlink():

@@ -168,7 +168,7 @@ def test_one_process_plays_all_turns(tmp_path: Path, protocol: str) -> None:
     (submission,) = played.result.submissions
     assert messages[1] == messages[2]
     for fact in (
-        "You stopped without `evopolicygym-session finish`. ",
+        "`evopolicygym-session finish` was not called. ",
         "6 of 8 Episodes and 3 submissions are left. ",
         f"Published: submission-000001 (score {submission.score:g}, 2 Episodes). ",
         "`finish` takes published submissions: exactly 1 of them. ",
@@ -345,7 +345,6 @@ def test_a_bad_answer_ends_the_run_and_what_was_published_counts(
     assert turn["error"].startswith(f"a line of its output {why}")
 
 
-@pytest.mark.xfail(reason="`AnswerError` quotes the whole of a foreign `turn`, up to 1 MiB")
 def test_the_message_about_a_bad_answer_is_bounded(tmp_path: Path) -> None:
     played = play(tmp_path, "next(prompts()); answer('x' * 1_000_000); time.sleep(100)")
     assert played.run["terminal_reason"] == "crashed"
@@ -422,10 +421,10 @@ for prompt in prompts():
 
 def test_an_agent_that_never_answers_is_out_of_time(tmp_path: Path) -> None:
     played = play(
-        tmp_path, "next(prompts()); submit('0'); time.sleep(100)", agent_timeout_seconds=1.0
+        tmp_path, "next(prompts()); submit('0'); time.sleep(100)", agent_timeout_seconds=2.0
     )
     assert played.run["terminal_reason"] == "timed_out"
-    assert played.run["message"] == "the agent did not finish within 1 s"
+    assert played.run["message"] == "the agent did not finish within 2 s"
     assert played.run["handed_over_by"] == "host"
     assert played.each("reason") == ["timed_out"]
     assert played.each("stopped_by_host") == [True]
@@ -526,7 +525,6 @@ def test_what_an_agent_does_not_report_is_null(tmp_path: Path, data: dict[str, A
     assert played.each("final_message") == [None]
 
 
-@pytest.mark.xfail(reason="`AgentRecord._account` keeps the cost of the turns that named one")
 def test_part_of_an_account_is_no_account(tmp_path: Path) -> None:
     script = """
 for prompt in prompts():
@@ -539,7 +537,6 @@ for prompt in prompts():
     assert played.agent["cost_usd"] is None
 
 
-@pytest.mark.xfail(reason="`read_dialogue` takes the newest answer for the answer of this turn")
 @pytest.mark.parametrize(("status", "reason"), [(0, "exited"), (3, "crashed")])
 def test_a_turn_without_an_answer_has_no_words_and_no_calls(
     tmp_path: Path, status: int, reason: str
@@ -646,7 +643,6 @@ def test_after_the_first_charge_the_same_process_goes_on(tmp_path: Path) -> None
     assert [strict(line)["episode_indices"] for line in ledger] == [[0, 1]]
 
 
-@pytest.mark.xfail(reason="`read_dialogue` keeps a turn's first answer, the error, for ever")
 def test_after_a_retry_the_new_answer_counts(tmp_path: Path) -> None:
     """The same prompt number is answered again: what it says now is what it says."""
     played = play(tmp_path, RESUMED.replace("FINISH", "pass"), max_turns=2)
@@ -697,7 +693,6 @@ for prompt in prompts():
     assert len(processes) == (1 if charged else retries + 1)
 
 
-@pytest.mark.xfail(reason="`AgentDriver._keeps`: in the last turn the input is closed at once")
 def test_after_the_first_charge_the_last_turn_is_tried_again_too(tmp_path: Path) -> None:
     script = RESUMED.replace("FINISH", "client.finish(['submission-000001'])")
     played = play(tmp_path, script, max_turns=1)

@@ -27,6 +27,7 @@ def read_kimi_code(evidence: AgentEvidence, home: Path, *, own_home: bool) -> Tr
         begun = True
         if event.get("type") == "session.resume_hint":
             hint = session(event.get("session_id"))
+            own_home = False  # it has said which session; no other one is
         elif event.get("role") == "assistant":
             calls += 1
             called = event.get("tool_calls")
