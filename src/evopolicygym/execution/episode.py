@@ -120,12 +120,16 @@ def _without_begun(text: str, paths: Sequence[tuple[str, str]]) -> str:
 
 
 def _without_ended(text: str, paths: Sequence[tuple[str, str]]) -> str:
-    """Return `text` without the end of a Host path at its beginning."""
+    """Return `text` without the end of a Host path at its beginning.
+
+    An end without a slash, such as the digit of a worker's name, may as well be anything else:
+    taking it away would make the text depend on where it was played.
+    """
     ended = (
         len(path) - start
         for path, _ in paths
         for start in range(1, len(path))
-        if text.startswith(path[start:])
+        if "/" in path[start:] and text.startswith(path[start:])
     )
     return text[max(ended, default=0) :]
 
