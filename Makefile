@@ -5,7 +5,7 @@ UV := $(shell command -v uv || echo .uv/bin/uv)
 VENV ?= .venv
 CLIENTS ?= .clients
 RUN := $(VENV)/bin
-EXTRAS := --extra dev --extra env-gym --extra agents
+EXTRAS := --extra dev --extra env-gym --extra env-compatible --extra agents
 # What belongs to the project; your own policies may lie beside it.
 CHECKED := src tests benchmarks scripts docs README.md CONTRIBUTING.md SECURITY.md
 

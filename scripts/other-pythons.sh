@@ -8,7 +8,7 @@ for version in 3.12 3.13; do
     for python in "python$version" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python; do
         "$python" -c '' 2> /dev/null || continue
         venv=.venv-$version
-        scripts/install.sh "$uv" "$(command -v "$python")" "$venv" --extra dev --extra env-gym --extra agents
+        scripts/install.sh "$uv" "$(command -v "$python")" "$venv" --extra dev --extra env-gym --extra env-compatible --extra agents
         "$venv/bin/pytest" "$@"
         break
     done

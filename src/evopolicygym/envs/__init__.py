@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 
 from evopolicygym.benchmark import Benchmark
-from evopolicygym.envs.catalog import ALIASES
+from evopolicygym.envs.catalog import ALIASES, WORST_RETURNS
 from evopolicygym.errors import BenchmarkError, UnknownEnvironmentError, near_miss
 
 __all__ = ["ENTRY_POINT_GROUP", "known_ids", "load"]
@@ -46,13 +46,12 @@ def load(benchmark_id: str) -> Benchmark:
         from evopolicygym.envs.gymnasium_benchmark import GymnasiumBenchmark
 
         alias = ALIASES.get(benchmark_id)
-        if alias is None:
-            return GymnasiumBenchmark(benchmark_id, benchmark_id.removeprefix("gymnasium/"))
+        env_id = benchmark_id.removeprefix("gymnasium/") if alias is None else alias.env_id
         return GymnasiumBenchmark(
             benchmark_id,
-            alias.env_id,
-            max_episode_steps=alias.max_episode_steps,
-            worst_return=alias.worst_return,
+            env_id,
+            max_episode_steps=None if alias is None else alias.max_episode_steps,
+            worst_return=WORST_RETURNS.get(env_id),
         )
     point = _registered().get(benchmark_id)
     if point is None:

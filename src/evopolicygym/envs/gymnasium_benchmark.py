@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-import re
+import contextlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,11 +19,13 @@ from evopolicygym.benchmark import (
     mean_return_feedback,
     plan_episodes,
 )
+from evopolicygym.envs.families import FAMILIES, family_of, register
 from evopolicygym.envs.gymnasium_spaces import (
     action_converter,
     observation_converter,
     space_mapping,
 )
+from evopolicygym.envs.task_text import generic_text, task_text
 from evopolicygym.errors import ConfigurationError, UnknownEnvironmentError, near_miss
 
 __all__ = ["FALLBACK_FAILURE_RETURN", "GymnasiumBenchmark"]
@@ -105,12 +107,7 @@ class GymnasiumBenchmark:
             gymnasium.logger.min_level = level
 
     def _make_spec(self) -> BenchmarkSpec:
-        registered = gymnasium.registry.get(self.env_id)
-        if registered is None:
-            raise UnknownEnvironmentError(
-                f"{self.env_id!r} is not registered with Gymnasium."
-                + near_miss(self.env_id, gymnasium.registry)
-            )
+        _register(self.env_id)
         try:
             env = self._make()
         except Exception as error:
@@ -118,12 +115,15 @@ class GymnasiumBenchmark:
                 f"{self.env_id} can't be created here: {type(error).__name__}: {error}"
             ) from error
         try:
-            steps = self.max_episode_steps or _step_limit(env)
+            steps = self.max_episode_steps or _step_limit(env, self.env_id)
+            observation, action = map(space_mapping, (env.observation_space, env.action_space))
             return BenchmarkSpec(
                 id=self.id,
-                description=self.description or _documentation(env),
-                observation_space=space_mapping(env.observation_space),
-                action_space=space_mapping(env.action_space),
+                description=self.description
+                or task_text(self.env_id, observation, action, steps)
+                or generic_text(observation, action, steps, type(env.unwrapped).__doc__),
+                observation_space=observation,
+                action_space=action,
                 max_episode_steps=steps,
                 failure_return=(
                     FALLBACK_FAILURE_RETURN if self.worst_return is None else self.worst_return
@@ -147,19 +147,40 @@ class GymnasiumBenchmark:
         return mean_return_feedback(records)
 
 
-def _step_limit(env: gymnasium.Env[Any, Any]) -> int:
+def _register(env_id: str) -> None:
+    """See to it that an id is registered.
+
+    Raises:
+        UnknownEnvironmentError: Nothing that is installed registers it; names the nearest ids.
+        ConfigurationError: The family it belongs to is not installed.
+    """
+    if env_id in gymnasium.registry:
+        return
+    family = family_of(env_id)
+    if family is not None:
+        register(family)
+    if env_id in gymnasium.registry:
+        return
+    for other in FAMILIES:  # old names are spelled like anything
+        with contextlib.suppress(ConfigurationError):
+            register(other)
+    if env_id not in gymnasium.registry:
+        raise UnknownEnvironmentError(
+            f"{env_id!r} is not registered with Gymnasium." + near_miss(env_id, gymnasium.registry)
+        )
+
+
+def _step_limit(env: gymnasium.Env[Any, Any], env_id: str) -> int:
     """Find the step limit where the family keeps it (facts/environments.md, 0.9)."""
     if env.spec is not None and env.spec.max_episode_steps is not None:
         return int(env.spec.max_episode_steps)
-    inner = getattr(env.unwrapped, "max_steps", None)
-    return inner if isinstance(inner, int) and inner > 0 else _FALLBACK_STEPS
-
-
-def _documentation(env: gymnasium.Env[Any, Any]) -> str:
-    """Return the environment's docstring without its images, links and version history."""
-    text = inspect.cleandoc(type(env.unwrapped).__doc__ or "No description.")
-    text = re.split(r"(?m)^#+ *(?:Version History|References|Arguments)", text)[0]
-    return (
-        f"{text.strip()}\n\nThis text is the environment's own documentation. Where it differs "
-        "from the declared spaces, e.g. for the type of a discrete action, the spaces hold.\n"
-    )
+    family = family_of(env_id)
+    if family is None or not family.steps:
+        return _FALLBACK_STEPS
+    limit = 1.0
+    for path in family.steps:
+        value: Any = env.unwrapped
+        for name in path.split("."):
+            value = value[name] if isinstance(value, Mapping) else getattr(value, name)
+        limit *= value
+    return math.ceil(limit)

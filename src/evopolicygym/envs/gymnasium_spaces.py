@@ -11,6 +11,8 @@ from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
 from evopolicygym.errors import BenchmarkError
 
+_PRINTABLE = "".join(map(chr, range(0x20, 0x7F)))
+
 __all__ = ["action_converter", "observation_converter", "space_mapping"]
 
 
@@ -51,6 +53,8 @@ def space_mapping(space: gs.Space[Any]) -> dict[str, Any]:
     if isinstance(space, gs.Graph):
         edge = None if space.edge_space is None else space_mapping(space.edge_space)
         return {"type": "Graph", "node_space": space_mapping(space.node_space), "edge_space": edge}
+    if type(space).__name__ == "MissionSpace":  # MiniGrid's: sentences, without a length of theirs
+        return {"type": "Text", "min_length": 0, "max_length": 1024, "charset": _PRINTABLE}
     raise BenchmarkError(f"a space of type {type(space).__name__} is not supported")
 
 
