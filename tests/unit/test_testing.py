@@ -24,6 +24,7 @@ from evopolicygym.benchmark import (
     plan_episodes,
 )
 from evopolicygym.envs import known_ids, load
+from evopolicygym.envs.catalog import ALIASES, CORE_16
 from evopolicygym.errors import BenchmarkError, ConfigurationError
 from evopolicygym.execution.wire import Encoder
 from evopolicygym.policy import Graph
@@ -472,7 +473,13 @@ def catalog_benchmark(benchmark_id: str) -> Benchmark:
         raise
 
 
-@pytest.mark.parametrize("benchmark_id", known_ids())
+_ALIASED = {alias.env_id for alias in ALIASES.values()}
+
+
+@pytest.mark.parametrize(
+    "benchmark_id",
+    sorted({*known_ids(), *(f"gymnasium/{name}" for name in CORE_16 if name not in _ALIASED)}),
+)
 def test_the_catalog_passes(benchmark_id: str) -> None:
     report = check_benchmark(catalog_benchmark(benchmark_id))
 

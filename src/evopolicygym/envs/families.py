@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -107,7 +108,9 @@ def register(family: Family) -> None:
         if find_spec(module.partition(".")[0]) is None:
             raise ConfigurationError(install_hint(family))
         try:
-            importlib.import_module(module)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                importlib.import_module(module)
         except Exception as error:
             raise ConfigurationError(
                 f"the family {family.name} can't be imported here: {type(error).__name__}: {error}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -95,19 +96,23 @@ class GymnasiumBenchmark:
         return spec
 
     def _make(self) -> gymnasium.Env[Any, Any]:
+        _register(self.env_id)  # a worker is another process
         options = dict(self.kwargs)
         if self.max_episode_steps is not None:
             options["max_episode_steps"] = self.max_episode_steps
         # gymnasium colours its warnings, whatever they are written to.
         level, gymnasium.logger.min_level = gymnasium.logger.min_level, gymnasium.logger.ERROR
         try:
-            # The passive checker only warns; the wire checks every observation and action.
-            return gymnasium.make(self.env_id, disable_env_checker=True, **options)
+            with warnings.catch_warnings():
+                # What packages think of their own age is nothing that a user here can change.
+                warnings.simplefilter("ignore")
+                # The passive checker only warns; the wire checks every observation and action.
+                return gymnasium.make(self.env_id, disable_env_checker=True, **options)
         finally:
             gymnasium.logger.min_level = level
 
     def _make_spec(self) -> BenchmarkSpec:
-        _register(self.env_id)
+        _register(self.env_id)  # its errors say more than those of making it
         try:
             env = self._make()
         except Exception as error:
