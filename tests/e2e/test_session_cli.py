@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from evopolicygym.run.ledger import episodes_used
-from evopolicygym.run.models import SessionErrorCode
+from evopolicygym.run.session_models import SessionErrorCode
 
 from .tools import (
     SESSION,

@@ -22,11 +22,12 @@ from evopolicygym.run.agent_process import AgentEnd, AgentProcess, agent_environ
 from evopolicygym.run.agent_record import AgentRecord
 from evopolicygym.run.config import RunConfig
 from evopolicygym.run.dialogue import Answer, AnswerError, parse_answer, prompt_line
-from evopolicygym.run.models import SubmissionStatus, TerminalReason
+from evopolicygym.run.models import TerminalReason
 from evopolicygym.run.outcome import RETRIED, ProcessOutcome, judge
 from evopolicygym.run.record import now
 from evopolicygym.run.redaction import Redactor, secrets_in, secrets_of
 from evopolicygym.run.session import Session
+from evopolicygym.run.session_models import SubmissionStatus
 
 __all__ = ["AgentDriver", "continuation", "retry_delay"]
 

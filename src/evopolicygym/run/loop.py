@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import os
 import shutil
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from evopolicygym.benchmark import Benchmark, Episode
 from evopolicygym.errors import ConfigurationError, RecordError
-from evopolicygym.evaluation import EvaluationResult, Evaluator, plan
+from evopolicygym.evaluation import EvaluationResult, Evaluator
 from evopolicygym.execution.episode import EpisodeOutcome
 from evopolicygym.execution.pool import WorkerPool
 from evopolicygym.execution.process import ProcessExecution
@@ -32,6 +31,12 @@ from evopolicygym.run.client import (
 from evopolicygym.run.config import RunConfig
 from evopolicygym.run.driver import AgentDriver
 from evopolicygym.run.ledger import Ledger
+from evopolicygym.run.measurement import (
+    Measurement,
+    derive_seed,
+    private_plans,
+    training_pool,
+)
 from evopolicygym.run.models import HandedOverBy, TerminalReason
 from evopolicygym.run.outcome import DISPOSITIONS
 from evopolicygym.run.prices import PriceTable
@@ -43,37 +48,17 @@ from evopolicygym.run.result import (
     RunResult,
     ValidationResult,
 )
-from evopolicygym.run.selection import host_candidates, select
+from evopolicygym.run.selection import host_candidates
 from evopolicygym.run.server import SessionServer, check_port, session_app
 from evopolicygym.run.session import Evaluated, Session, Submission, public_spec
 from evopolicygym.run.workspace import create_workspace, task_text
 from evopolicygym.skills import AgentSkill
 
-__all__ = ["derive_seed", "run", "training_pool"]
+__all__ = ["run"]
 
 TASK_VARIABLE = "EVOPOLICYGYM_TASK"
 _MAX_TASK_VARIABLE_BYTES = 96 * 1024  # the kernel's limit of one variable is 128 KiB
 _HOPELESS_FAULTS = 3
-
-
-def derive_seed(seed: int, domain: str) -> int:
-    """Derive the seed of one purpose from a Run's seed; domains never meet.
-
-    Args:
-        seed: The Run's seed.
-        domain: `pool`, `validation`, `assessment` or `agent`.
-
-    Returns:
-        63 bits of SHA-256.
-    """
-    digest = hashlib.sha256(f"evopolicygym.seed/{domain}/{seed}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
-
-
-def training_pool(benchmark: Benchmark, config: RunConfig) -> tuple[Episode, ...]:
-    """Return the fixed training pool of a Run."""
-    seed = derive_seed(config.seed, "pool")
-    return plan(benchmark, config.split, seed=seed, count=config.pool_size)
 
 
 def run(
@@ -118,7 +103,7 @@ def run(
     if config.bind is not None:
         check_port(config.bind, config.port)
     pool = training_pool(benchmark, config)
-    private = _private_plans(benchmark, config)
+    private = private_plans(benchmark, config)
     root = Path(record_to).absolute()
     prepare_directory(root)
     with ExitStack() as stack:
@@ -137,26 +122,6 @@ def run(
             prices,
             stack,
         ).play()
-
-
-def _private_plans(benchmark: Benchmark, config: RunConfig) -> dict[str, tuple[Episode, ...]]:
-    """Plan Validation and Assessment up front: bad plans must show before anything is spent."""
-    plans: dict[str, tuple[Episode, ...]] = {}
-    if config.validation is not None:
-        plans["validation"] = plan(
-            benchmark,
-            config.validation.split,
-            seed=derive_seed(config.seed, "validation"),
-            count=config.validation.episodes_per_candidate,
-        )
-    if config.assessment is not None:
-        plans["assessment"] = plan(
-            benchmark,
-            config.assessment.split,
-            seed=derive_seed(config.seed, "assessment"),
-            count=config.assessment.episodes,
-        )
-    return plans
 
 
 class _Run:
@@ -327,9 +292,17 @@ class _Run:
             by = HandedOverBy.HOST if handed_over else None
             if not handed_over:
                 message = f"{message or 'the agent handed over nothing'}; nothing was published"
-        validation, selected = self._validate(handed_over)
+        measurement = Measurement(
+            self.spec,
+            self.config,
+            self.private,
+            self.evaluator,
+            self.record,
+            self._episode_ended,
+        )
+        validation, selected = measurement.validate(handed_over, self.published)
         final = None if selected is None else self.published[selected]
-        assessment = self._assess(final)
+        assessment = measurement.assess(final)
         self._write_end(reason, message, by, handed_over, final, validation, assessment)
         return RunResult(
             terminal_reason=reason,
@@ -343,46 +316,6 @@ class _Run:
             record=self.record.root,
             message=message,
         )
-
-    def _validate(self, candidates: Sequence[str]) -> tuple[ValidationResult | None, str | None]:
-        config = self.config.validation
-        if config is None or not candidates:
-            return None, candidates[0] if candidates else None
-        self.record.event("validation_started", candidates=list(candidates))
-        results = {
-            name: self._evaluate_private(
-                self.published[name].program, "validation", config.split, name
-            )
-            for name in candidates
-        }
-        scores = {name: result.score for name, result in results.items()}
-        selected = select(candidates, scores, self.spec)
-        self.record.write_measurement(
-            self.record.root / "validation" / "selection.json",
-            config.split,
-            config.episodes_per_candidate,
-            scores,
-            selected,
-        )
-        self.record.event("validation_ended", scores=scores, selected=selected)
-        return ValidationResult(scores, results), selected
-
-    def _assess(self, final: PublishedSubmission | None) -> EvaluationResult | None:
-        config = self.config.assessment
-        if config is None or final is None:
-            return None
-        name = final.submission_id
-        self.record.event("assessment_started", submission=name)
-        result = self._evaluate_private(final.program, "assessment", config.split, name)
-        self.record.write_measurement(
-            self.record.root / "assessment" / "assessment.json",
-            config.split,
-            config.episodes,
-            {name: result.score},
-            name,
-        )
-        self.record.event("assessment_ended", submission=name, score=result.score)
-        return result
 
     # --------------------------------------------------------------------- playing
 
@@ -430,19 +363,6 @@ class _Run:
             return show(master, self.record.workspace / "feedback", name)
 
         return Evaluated(result.score, refunded, make_visible)
-
-    def _evaluate_private(
-        self, program: Program, purpose: str, split: str, name: str
-    ) -> EvaluationResult:
-        episodes = self.private[purpose]
-        result = self.evaluator.evaluate(
-            program,
-            list(enumerate(episodes)),
-            on_outcome=lambda outcome: self._episode_ended(purpose, outcome),
-        )
-        path = self.record.root / purpose / name / "episodes.json"
-        self.record.write_episodes(path, result, split, episodes)
-        return result
 
     def _episode_ended(self, where: str, outcome: EpisodeOutcome) -> None:
         self.record.event(

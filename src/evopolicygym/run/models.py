@@ -7,11 +7,24 @@ meaning: an incompatible change gets the next number.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from evopolicygym.benchmark import FailureCode
+from evopolicygym.run.session_models import (
+    Count,
+    Digest,
+    ErrorBody,
+    FinishReceipt,
+    FinishRequest,
+    InfoFile,
+    Json,
+    Model,
+    Receipt,
+    SubmissionId,
+    SubmitRequest,
+)
 
 __all__ = [
     "DOCUMENTS",
@@ -22,21 +35,13 @@ __all__ = [
     "AgentTurnLine",
     "EpisodeEntry",
     "EpisodesFile",
-    "ErrorBody",
     "EventLine",
     "FeedbackFile",
-    "FinishReceipt",
-    "FinishRequest",
     "HandedOverBy",
-    "InfoFile",
     "LedgerLine",
     "MeasurementFile",
-    "Receipt",
     "RunFile",
-    "SessionErrorCode",
     "SubmissionFile",
-    "SubmissionStatus",
-    "SubmitRequest",
     "TerminalReason",
     "Tokens",
     "TrajectoryLine",
@@ -44,17 +49,6 @@ __all__ = [
 
 EVENT_SCHEMA = "evopolicygym.event/1"
 LEDGER_SCHEMA = "evopolicygym.ledger/1"
-
-Json = Any
-"""Any JSON value; non-finite numbers are the strings `NaN`, `Infinity`, `-Infinity`."""
-
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-SubmissionId = Annotated[str, Field(pattern=r"^submission-[0-9]{6}$")]
-Count = Annotated[int, Field(ge=0)]
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class TerminalReason(StrEnum):
@@ -82,34 +76,7 @@ class HandedOverBy(StrEnum):
     HOST = "host"
 
 
-class SubmissionStatus(StrEnum):
-    """Life of a Submission."""
-
-    EVALUATING = "evaluating"
-    PUBLISHED = "published"
-    FAILED = "failed"
-
-
-class SessionErrorCode(StrEnum):
-    """Why a session request was refused; closed. A refusal never charges anything."""
-
-    INVALID_REQUEST = "invalid_request"
-    UNAUTHORIZED = "unauthorized"
-    INVALID_SELECTOR = "invalid_selector"
-    INVALID_PROGRAM = "invalid_program"
-    TOO_FEW_EPISODES = "too_few_episodes"
-    TOO_MANY_EPISODES = "too_many_episodes"
-    OVER_BUDGET = "over_budget"
-    SUBMISSION_LIMIT = "submission_limit"
-    BUSY = "busy"
-    REQUEST_CONFLICT = "request_conflict"
-    UNKNOWN_SUBMISSION = "unknown_submission"
-    INVALID_CANDIDATES = "invalid_candidates"
-    SESSION_CLOSED = "session_closed"
-    HOST_FAILURE = "host_failure"
-
-
-class FailureEntry(_Model):
+class FailureEntry(Model):
     """A policy failure."""
 
     code: FailureCode
@@ -118,7 +85,7 @@ class FailureEntry(_Model):
     traceback: str
 
 
-class FeedbackEpisode(_Model):
+class FeedbackEpisode(Model):
     """One row of the public per-Episode table."""
 
     index: Count
@@ -138,7 +105,7 @@ class FeedbackEpisode(_Model):
     stderr: str | None
 
 
-class FeedbackFile(_Model):
+class FeedbackFile(Model):
     """`feedback.json`: what the agent gets to know about one Submission."""
 
     schema_: Literal["evopolicygym.feedback/1"] = Field("evopolicygym.feedback/1", alias="schema")
@@ -158,7 +125,7 @@ class FeedbackFile(_Model):
     artifacts: list[str]
 
 
-class TrajectoryLine(_Model):
+class TrajectoryLine(Model):
     """One line of `trajectory.jsonl`; in the last line only `t` and `obs` are not null."""
 
     t: Count
@@ -170,7 +137,7 @@ class TrajectoryLine(_Model):
     info: dict[str, Json]
 
 
-class EpisodeEntry(_Model):
+class EpisodeEntry(Model):
     """One Episode as the Host knows it. Private."""
 
     index: Count
@@ -188,7 +155,7 @@ class EpisodeEntry(_Model):
     attempts: Count
 
 
-class EpisodesFile(_Model):
+class EpisodesFile(Model):
     """`episodes.json` of one Evaluation. Private."""
 
     schema_: Literal["evopolicygym.episodes/1"] = Field("evopolicygym.episodes/1", alias="schema")
@@ -198,7 +165,7 @@ class EpisodesFile(_Model):
     episodes: list[EpisodeEntry]
 
 
-class SubmissionFile(_Model):
+class SubmissionFile(Model):
     """`submission.json` in the record."""
 
     schema_: Literal["evopolicygym.submission/1"] = Field(
@@ -214,7 +181,7 @@ class SubmissionFile(_Model):
     published: str
 
 
-class MeasurementFile(_Model):
+class MeasurementFile(Model):
     """`validation/selection.json` or `assessment/assessment.json`. Private."""
 
     schema_: Literal["evopolicygym.measurement/1"] = Field(
@@ -226,7 +193,7 @@ class MeasurementFile(_Model):
     selected: SubmissionId | None
 
 
-class LedgerLine(_Model):
+class LedgerLine(Model):
     """One line of `ledger.jsonl`."""
 
     schema_: Literal["evopolicygym.ledger/1"] = Field("evopolicygym.ledger/1", alias="schema")
@@ -239,7 +206,7 @@ class LedgerLine(_Model):
     episodes_used: Count
 
 
-class EventLine(_Model):
+class EventLine(Model):
     """One line of `events.jsonl`."""
 
     schema_: Literal["evopolicygym.event/1"] = Field("evopolicygym.event/1", alias="schema")
@@ -248,7 +215,7 @@ class EventLine(_Model):
     data: dict[str, Json]
 
 
-class Tokens(_Model):
+class Tokens(Model):
     """Tokens by kind; the four never overlap."""
 
     input: Count
@@ -257,7 +224,7 @@ class Tokens(_Model):
     output: Count = Field(description="reasoning included")
 
 
-class AgentInvocation(_Model):
+class AgentInvocation(Model):
     """`agent/process-001/invocation.json`: how a process of the agent was started, redacted."""
 
     schema_: Literal["evopolicygym.agent-invocation/1"] = Field(
@@ -269,7 +236,7 @@ class AgentInvocation(_Model):
     dialogue: Literal["jsonl", "auto"] | None
 
 
-class AgentTurnLine(_Model):
+class AgentTurnLine(Model):
     """One line of `agent/turns.jsonl`: one prompt and what came of it."""
 
     schema_: Literal["evopolicygym.agent-turn/1"] = Field(
@@ -292,7 +259,7 @@ class AgentTurnLine(_Model):
     error: str | None
 
 
-class AgentReport(_Model):
+class AgentReport(Model):
     """What the agent was and how it ended. What a client does not report is null, never 0."""
 
     name: str
@@ -318,7 +285,7 @@ class AgentReport(_Model):
     error: str | None
 
 
-class RunFile(_Model):
+class RunFile(Model):
     """`run.json`: inputs and result of a Run."""
 
     schema_: Literal["evopolicygym.run/1"] = Field("evopolicygym.run/1", alias="schema")
@@ -345,81 +312,6 @@ class RunFile(_Model):
     validation_score: float | None
     assessment_score: float | None
 
-
-class InfoFile(_Model):
-    """Answer of `GET /info`: what the agent may know, and where it stands."""
-
-    schema_: Literal["evopolicygym.info/1"] = Field("evopolicygym.info/1", alias="schema")
-    protocol: Literal[1] = 1
-    state: Literal["open", "finished", "closed"]
-    benchmark: dict[str, Json]
-    episode_pool_size: Count
-    episode_budget: Count
-    episodes_used: Count
-    episodes_remaining: Count
-    max_submissions: Count
-    submissions_remaining: Count
-    min_episodes_per_submission: Count
-    max_episodes_per_submission: Count | None
-    max_candidates: Count
-    episode_timeout_seconds: float
-    seconds_remaining: float | None
-    evaluating: SubmissionId | None
-    submissions: list[Receipt]
-
-
-class SubmitRequest(_Model):
-    """Body of `POST /submit`."""
-
-    program: str = Field(description="directory inside the workspace, relative to it")
-    episodes: str = Field(description='selector such as "0:2,4:8"')
-    request_id: str = Field(
-        pattern=r"^[A-Za-z0-9._-]{1,64}$", description="the same id is charged once"
-    )
-
-
-class Receipt(_Model):
-    """Answer to `submit`, `status` and `wait`: one Submission."""
-
-    submission_id: SubmissionId
-    status: SubmissionStatus
-    program_digest: Digest
-    score: float | None
-    episode_indices: list[Count]
-    episodes_used: Count
-    episodes_remaining: Count
-    submissions_remaining: Count
-    feedback: str | None = Field(description="feedback.json, relative to the workspace")
-    message: str | None = None
-
-
-class FinishRequest(_Model):
-    """Body of `POST /finish`."""
-
-    candidates: list[str] = Field(description="Submission ids, best first")
-
-
-class FinishReceipt(_Model):
-    """Answer to `finish`."""
-
-    state: Literal["finished"] = "finished"
-    candidates: list[SubmissionId]
-
-
-class ErrorDetail(_Model):
-    """What was wrong."""
-
-    code: SessionErrorCode
-    message: str
-
-
-class ErrorBody(_Model):
-    """Body of every refused request."""
-
-    error: ErrorDetail
-
-
-InfoFile.model_rebuild()
 
 DOCUMENTS: dict[str, type[BaseModel]] = {
     "run": RunFile,

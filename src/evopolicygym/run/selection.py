@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from evopolicygym.benchmark import BenchmarkSpec
-from evopolicygym.run.models import SubmissionStatus
 from evopolicygym.run.session import Submission
+from evopolicygym.run.session_models import SubmissionStatus
 
 __all__ = ["host_candidates", "select"]
 

@@ -26,7 +26,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evopolicygym.errors import ConfigurationError, ExecutionError, RecordError, SessionError
 from evopolicygym.run.loopback import loopback_address, loopback_authority, loopback_port
-from evopolicygym.run.models import (
+from evopolicygym.run.session import Session
+from evopolicygym.run.session_models import (
     ErrorBody,
     ErrorDetail,
     FinishReceipt,
@@ -37,7 +38,6 @@ from evopolicygym.run.models import (
     SubmissionStatus,
     SubmitRequest,
 )
-from evopolicygym.run.session import Session
 
 __all__ = ["HTTP_STATUS", "MAX_WAIT_SECONDS", "SessionServer", "check_port", "session_app"]
 

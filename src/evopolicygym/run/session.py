@@ -18,14 +18,14 @@ from evopolicygym.errors import ProgramError, RecordError, SelectorError, Sessio
 from evopolicygym.program import Program
 from evopolicygym.run.config import RunConfig
 from evopolicygym.run.ledger import Ledger
-from evopolicygym.run.models import (
+from evopolicygym.run.selectors import parse_selector
+from evopolicygym.run.session_models import (
     FinishReceipt,
     InfoFile,
     Receipt,
     SessionErrorCode,
     SubmissionStatus,
 )
-from evopolicygym.run.selectors import parse_selector
 from evopolicygym.strict_json import finite
 
 __all__ = ["Session", "Submission"]

@@ -33,8 +33,8 @@ from evopolicygym.run.client import (
     SessionClient,
 )
 from evopolicygym.run.config import RunConfig, ValidationConfig
-from evopolicygym.run.models import FinishReceipt, InfoFile, Receipt
 from evopolicygym.run.server import SessionServer
+from evopolicygym.run.session_models import FinishReceipt, InfoFile, Receipt
 
 from .stand import Stand, served
 

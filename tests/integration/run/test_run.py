@@ -31,7 +31,7 @@ from evopolicygym.run import (
 from evopolicygym.run.dialogue import prompt_line
 from evopolicygym.run.files import read_json, read_lines
 from evopolicygym.run.ledger import episodes_used
-from evopolicygym.run.loop import derive_seed, training_pool
+from evopolicygym.run.measurement import derive_seed, training_pool
 from evopolicygym.run.replay import replay
 from evopolicygym.skills import AgentSkill
 

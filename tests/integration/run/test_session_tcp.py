@@ -24,8 +24,8 @@ from evopolicygym.run.client import (
 )
 from evopolicygym.run.config import RunConfig
 from evopolicygym.run.loopback import loopback_url
-from evopolicygym.run.models import ErrorBody, InfoFile
 from evopolicygym.run.server import SessionServer
+from evopolicygym.run.session_models import ErrorBody, InfoFile
 
 from .stand import TASK, Stand, served, short_path
 

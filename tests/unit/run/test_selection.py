@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from evopolicygym.benchmark import BenchmarkSpec
 from evopolicygym.program import Program
-from evopolicygym.run.models import SubmissionStatus
 from evopolicygym.run.selection import host_candidates, select
 from evopolicygym.run.session import Submission
+from evopolicygym.run.session_models import SubmissionStatus
 
 
 def spec(direction: Any = "maximize") -> BenchmarkSpec:

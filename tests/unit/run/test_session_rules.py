@@ -12,9 +12,9 @@ from evopolicygym.envs.toy import ToyBenchmark
 from evopolicygym.errors import SessionError
 from evopolicygym.run.config import RunConfig, ValidationConfig
 from evopolicygym.run.ledger import Ledger, episodes_used
-from evopolicygym.run.models import SessionErrorCode, SubmissionStatus
 from evopolicygym.run.server import HTTP_STATUS
 from evopolicygym.run.session import Evaluated, Session, Submission
+from evopolicygym.run.session_models import SessionErrorCode, SubmissionStatus
 
 POLICY = b"def make_policy(context): ...\n"
 Evaluate = Callable[[Submission], Evaluated]
