@@ -22,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "spaces": {"policy"},
     "strict_json": set(),
     "benchmark": {"errors", "spaces"},
+    "data": {"benchmark", "errors", "strict_json"},
     "testing": {"_conformance", "_membership", "benchmark", "errors"},
     "_conformance": {
         *("_membership", "benchmark", "errors", "execution", "policy", "spaces", "strict_json"),
@@ -36,12 +37,13 @@ ALLOWED: dict[str, set[str]] = {
         "strict_json",
     },
     "agents": {"__init__", "errors", "run"},
-    "envs": {"benchmark", "errors", "program", "spaces"},
+    "envs": {"benchmark", "errors", "execution", "program", "spaces", "testing"},
     "cli": {
         *(
             "__init__",
             "agents",
             "benchmark",
+            "data",
             "envs",
             "errors",
             "evaluation",

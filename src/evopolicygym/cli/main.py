@@ -9,7 +9,18 @@ from typing import Annotated
 import typer
 
 from evopolicygym import __version__
-from evopolicygym.cli import agents, doctor, evaluate, init, replay, run
+from evopolicygym.cli import (
+    agents,
+    anchors,
+    check_envs,
+    data,
+    discover_envs,
+    doctor,
+    evaluate,
+    init,
+    replay,
+    run,
+)
 from evopolicygym.cli.output import INTERRUPTED
 
 __all__ = ["app", "main"]
@@ -23,10 +34,14 @@ app = typer.Typer(
 )
 app.command("run", context_settings={"allow_extra_args": True})(run.command)
 app.command("agents")(agents.command)
+app.command("anchors")(anchors.command)
 app.command("evaluate")(evaluate.command)
 app.command("init")(init.command)
 app.command("replay")(replay.command)
 app.command("doctor")(doctor.command)
+app.command("check-envs")(check_envs.command)
+app.command("discover-envs")(discover_envs.command)
+app.add_typer(data.app, name="data")
 
 
 def _version(value: bool) -> None:

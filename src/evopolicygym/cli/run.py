@@ -40,6 +40,7 @@ def command(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An option of the agent; may be repeated."),
     ] = None,
+    data: Annotated[Path | None, typer.Option(help="Data splits to play, see `data make`.")] = None,
     program: Annotated[
         Path | None, typer.Option(help="Initial Program directory; default: a starter.")
     ] = None,
@@ -94,6 +95,7 @@ def command(
     evopolicygym run --env toy --budget 8 --agent command -- python agent.py
     """
     from evopolicygym.agents.catalog import create
+    from evopolicygym.data import SplitBenchmark, read_splits
     from evopolicygym.envs import load
     from evopolicygym.envs.starter import starter_program
     from evopolicygym.program import Program
@@ -138,6 +140,8 @@ def command(
     table_of_prices = None if prices is None else PriceTable.from_file(prices)
     chosen = execution_named(execution)
     benchmark = load(env)
+    if data is not None:
+        benchmark = SplitBenchmark(benchmark, read_splits(data))
     start = starter_program(benchmark) if program is None else Program.from_directory(program)
     if agent == "search" and program is not None:
         notice("note: the search agent starts from a policy of its own, not from --program")

@@ -31,6 +31,8 @@ class Family:
         ids: Regular expression of its ids, from their beginning.
         steps: Where it keeps its step limit when it registers none: attributes of the unwrapped
             environment, multiplied.
+        most_steps: The same for families where each reset sets another limit, and there is none
+            before: attributes and numbers that make a bound on all of them.
         variables: Environment variables it needs before it is imported, unless they are set.
     """
 
@@ -39,6 +41,7 @@ class Family:
     modules: tuple[str, ...]
     ids: str
     steps: tuple[str, ...] = ()
+    most_steps: tuple[str | int, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -54,7 +57,16 @@ FAMILIES: tuple[Family, ...] = (
         # Without a display MuJoCo's first frame fails and the second one aborts the process.
         variables={"MUJOCO_GL": "egl", "SDL_VIDEODRIVER": "offscreen"},
     ),
-    Family("minigrid", "env-compatible", ("minigrid",), r"MiniGrid-|BabyAI-", ("max_steps",)),
+    Family(
+        "minigrid",
+        "env-compatible",
+        ("minigrid",),
+        r"MiniGrid-|BabyAI-",
+        ("max_steps",),
+        # BabyAI: a step a cell of the maze for each walk of a mission, and no mission has more than
+        # 8 of them (two pairs of instructions, each to put one thing next to another).
+        (8, "room_size", "room_size", "num_rows", "num_cols"),
+    ),
     Family(
         "highway",
         "env-compatible",
@@ -63,7 +75,7 @@ FAMILIES: tuple[Family, ...] = (
         r"|u-turn)-",
         ("config.duration", "config.policy_frequency"),
         # Under the driver "dummy" it draws black frames.
-        {"SDL_VIDEODRIVER": "offscreen"},
+        variables={"SDL_VIDEODRIVER": "offscreen"},
     ),
     Family(
         "robotics",
@@ -79,7 +91,7 @@ FAMILIES: tuple[Family, ...] = (
         ("miniworld",),
         r"MiniWorld-",
         ("max_episode_steps",),
-        {"PYGLET_HEADLESS": "true"},
+        variables={"PYGLET_HEADLESS": "true"},
     ),
     Family("vizdoom", "env-visual", ("vizdoom.gymnasium_wrapper",), r"Vizdoom"),
 )

@@ -180,12 +180,23 @@ def _step_limit(env: gymnasium.Env[Any, Any], env_id: str) -> int:
     if env.spec is not None and env.spec.max_episode_steps is not None:
         return int(env.spec.max_episode_steps)
     family = family_of(env_id)
-    if family is None or not family.steps:
-        return _FALLBACK_STEPS
-    limit = 1.0
-    for path in family.steps:
-        value: Any = env.unwrapped
-        for name in path.split("."):
-            value = value[name] if isinstance(value, Mapping) else getattr(value, name)
-        limit *= value
-    return math.ceil(limit)
+    for factors in () if family is None else (family.steps, family.most_steps):
+        limit = _product(env, factors)
+        if limit:
+            return math.ceil(limit)
+    return _FALLBACK_STEPS
+
+
+def _product(env: gymnasium.Env[Any, Any], factors: Sequence[str | int]) -> float:
+    """Multiply attributes of the unwrapped environment (`name.name`) and numbers.
+
+    Returns:
+        0 where there is nothing to multiply: some of a family have no limit (highway's merge).
+    """
+    product = float(bool(factors))
+    for factor in factors:
+        value: Any = factor if isinstance(factor, int) else env.unwrapped
+        for name in () if isinstance(factor, int) else factor.split("."):
+            value = value.get(name, 0) if isinstance(value, Mapping) else getattr(value, name, 0)
+        product *= value
+    return product

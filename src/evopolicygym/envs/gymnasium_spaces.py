@@ -53,7 +53,8 @@ def space_mapping(space: gs.Space[Any]) -> dict[str, Any]:
     if isinstance(space, gs.Graph):
         edge = None if space.edge_space is None else space_mapping(space.edge_space)
         return {"type": "Graph", "node_space": space_mapping(space.node_space), "edge_space": edge}
-    if type(space).__name__ == "MissionSpace":  # MiniGrid's: sentences, without a length of theirs
+    # MiniGrid's and, derived from it, BabyAI's: sentences, without a length of theirs.
+    if any(base.__name__ == "MissionSpace" for base in type(space).__mro__):
         return {"type": "Text", "min_length": 0, "max_length": 1024, "charset": _PRINTABLE}
     raise BenchmarkError(f"a space of type {type(space).__name__} is not supported")
 
