@@ -1,18 +1,16 @@
 """Full Runs with the real Codex, Claude Code and Kimi Code, offline, against a scripted model.
 
 They are installed by `make test` into `.clients`. Where that was not possible, every test here is
-skipped with the reason, and `test_the_clients_are_installed` says so loudly.
+skipped with the reason, and pytest says so at its end.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,35 +20,16 @@ import pytest
 
 from evopolicygym.agents.provider import FIRST_PROMPT
 
-from ..tools import CLI, ROOT, SOLVED, TOOLS, check_record, processes, run_file
+from ..tools import CLI, SOLVED, TOOLS, check_record, processes, run_file
+from .conftest import INSTALLED, missing
 
-INSTALLED = Path(os.environ.get("CLIENTS", ROOT / ".clients"))
 CLIENTS = ("codex", "claude", "kimi")
 KEY = "dummy-key-4f1d9c"
 # How the server knows the driver's own prompts, and not what clients add.
 MARKERS = [FIRST_PROMPT, "The Run goes on: `evopolicygym-session finish`"]
 
 
-def _missing() -> str | None:
-    """Why real clients can't run here, or None."""
-    if not (INSTALLED / ".installed").exists():
-        noted = INSTALLED / "missing"
-        why = noted.read_text().strip() if noted.exists() else "run `make .clients/.installed`"
-        return f"the real clients are not installed: {why}"
-    done = subprocess.run(["unshare", "-n", "true"], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        return f"no network namespace can be made here: {done.stderr.strip()}"
-    return None
-
-
-MISSING = _missing()
-needs_clients = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-
-
-def test_the_clients_are_installed() -> None:
-    if MISSING is not None:
-        warnings.warn(f"REAL CLIENTS ARE NOT TESTED: {MISSING}", UserWarning, stacklevel=1)
-        pytest.skip(f"REAL CLIENTS ARE NOT TESTED: {MISSING}")
+needs_clients = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 
 @dataclass(frozen=True)
