@@ -27,7 +27,7 @@ demo: $(VENV)/.base
 	@echo "runs/demo/workspace/feedback/latest.json (what it learned) and at runs/demo/run.json."
 
 test: lint $(CLIENTS)/.installed
-	$(RUN)/pytest -m "not slow"
+	$(RUN)/pytest -n 2 --dist loadfile -m "not slow"
 	scripts/other-pythons.sh -m "not slow" tests/unit
 
 test-all: lint $(CLIENTS)/.installed
