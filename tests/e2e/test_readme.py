@@ -51,11 +51,13 @@ def test_the_demo_reaches_what_it_promises(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", sorted(set(re.findall(r"^evopolicygym ([a-z]+)", README, re.MULTILINE)))
+    "command", sorted(set(re.findall(r"^evopolicygym ((?:data )?[a-z-]+)", README, re.MULTILINE)))
 )
 def test_commands_of_the_readme_exist(command: str) -> None:
     tool = Path(sys.executable).parent / "evopolicygym"
-    done = subprocess.run([tool, command, "--help"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [tool, *command.split(), "--help"], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0
     assert "--json" in done.stdout
 
