@@ -28,7 +28,7 @@ demo: $(VENV)/.base
 
 test: lint $(CLIENTS)/.installed
 	$(RUN)/pytest -n 2 --dist loadfile -m "not slow"
-	scripts/other-pythons.sh -m "not slow" tests/unit
+	scripts/other-pythons.sh -n 2 --dist loadfile -m "not slow" tests/unit
 
 test-all: lint $(CLIENTS)/.installed
 	$(RUN)/pytest
