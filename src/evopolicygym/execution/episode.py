@@ -91,7 +91,9 @@ class EpisodeOutcome:
         )
 
 
-_CUT = re.compile(r"(\s*(?:\[… \d+ bytes left out …\]|… \d+ characters removed …)\s*)")
+# One blank on either side, as the caps write it: with any number, a text of blanks alone would take
+# the square of its length.
+_CUT = re.compile(r"(\s?(?:\[… \d+ bytes left out …\]|… \d+ characters removed …)\s?)")
 """Where the middle of a text was left out: a path may have been cut in two there."""
 
 
