@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evopolicygym.cli.output import execution_named, notice, number, print_json, reported, table
-from evopolicygym.errors import ConfigurationError, ExecutionError, near_miss
+from evopolicygym.errors import ConfigurationError, ExecutionError
 
 if TYPE_CHECKING:
     from evopolicygym.benchmark import Benchmark
@@ -40,7 +40,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure the random and the no-op policy on the held-out split."""
-    from evopolicygym.envs import load
+    from evopolicygym.envs import catalog, load
     from evopolicygym.envs.anchors import LEAST_EPISODES, anchors_file, anchors_text, read_anchors
     from evopolicygym.evaluation import EvaluationConfig, evaluate, positive_integer
     from evopolicygym.run.files import write_atomically
@@ -51,7 +51,8 @@ def command(
     )
     if file is not None and not write:
         raise ConfigurationError("--file is what --write updates: give both")
-    names = list(dict.fromkeys([*(env or ()), *_suite(suite)]))
+    of_suite = () if suite is None else catalog.suite(suite)
+    names = list(dict.fromkeys([*(env or ()), *of_suite]))
     if not names:
         raise ConfigurationError("nothing to measure: give --env ID or --suite core16")
     benchmarks = [load(name) for name in names]
@@ -90,18 +91,6 @@ def command(
     )
     if write:
         typer.echo(f"written: {path}")
-
-
-def _suite(name: str | None) -> list[str]:
-    from evopolicygym.envs.catalog import CORE_16
-
-    suites = {"core16": CORE_16}
-    if name is None:
-        return []
-    if name not in suites:
-        hint = near_miss(name, suites)
-        raise ConfigurationError(f"--suite is {name!r}, expected {', '.join(suites)}.{hint}")
-    return [f"gymnasium/{env_id}" for env_id in suites[name]]
 
 
 def _measured(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -154,29 +151,15 @@ def _chosen(
 def _check_here(
     families: Mapping[str, Sequence[str]], progress: Callable[[EnvironmentCheck], None]
 ) -> list[EnvironmentCheck]:
-    from evopolicygym.envs.check import check_environment
+    from evopolicygym.envs.check import check_environment, private_stdout
 
     rows = []
-    with _stdout_for_us():
+    with private_stdout():
         for ids in families.values():
             for benchmark_id in ids:
                 rows.append(check_environment(benchmark_id))
                 progress(rows[-1])
     return rows
-
-
-@contextmanager
-def _stdout_for_us() -> Iterator[None]:
-    """Send what environments print to stderr."""
-    sys.stdout.flush()
-    own = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        os.dup2(own, 1)
-        os.close(own)
 
 
 def _progress(total: int, min_level: str, asked: bool) -> Callable[[EnvironmentCheck], None]:

@@ -38,8 +38,9 @@ def _make(
     Whoever knows --seed knows every case: for results that count draw one at random.
     """
     from evopolicygym.data import MAX_CASES, check_seeded, make_splits, write_splits
-    from evopolicygym.envs import load
+    from evopolicygym.envs import catalog, load
     from evopolicygym.evaluation import positive_integer
+    from evopolicygym.run.layout import safe_name
 
     str(root).encode()  # refuses what JSON can't hold
     sizes = {"train": train_size, "valid": valid_size, "heldout": heldout_size}
@@ -52,8 +53,8 @@ def _make(
         written = {root: splits}
     elif env is None and suite is not None:
         sets = {
-            directory: make_splits(benchmark_id, seed, sizes)
-            for directory, benchmark_id in _suite(suite).items()
+            safe_name(benchmark_id): make_splits(benchmark_id, seed, sizes)
+            for benchmark_id in catalog.suite(suite)
         }
         write_splits(root, sets, overwrite=overwrite)
         written = {root / directory: splits for directory, splits in sets.items()}
@@ -85,21 +86,6 @@ def _check(
                 + near_miss(env, [splits.benchmark_id])
             )
     _show(f"{directory} is complete, disjoint and unchanged", checked, json, {"passed": True})
-
-
-def _suite(name: str) -> dict[str, str]:
-    """Return directory name → Benchmark id.
-
-    Raises:
-        ConfigurationError: There is no such suite.
-    """
-    from evopolicygym.envs.catalog import CORE_16
-    from evopolicygym.run.layout import safe_name
-
-    if name != "core16":
-        raise ConfigurationError(f"--suite is {name!r}, expected core16")
-    ids = [f"gymnasium/{env_id}" for env_id in CORE_16]
-    return {safe_name(benchmark_id): benchmark_id for benchmark_id in ids}
 
 
 def _show(title: str, splits: dict[Path, Splits], as_json: bool, head: dict[str, Any]) -> None:

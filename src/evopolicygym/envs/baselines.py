@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evopolicygym.benchmark import BenchmarkSpec
-from evopolicygym.envs.starter import _literal
+from evopolicygym.envs.starter import action_literal
 from evopolicygym.program import Program
 from evopolicygym.spaces import describe
 
@@ -157,7 +157,7 @@ import numpy as np
 class Policy:
     def __init__(self, context):
         self.action_space = context.action_space
-        self.action = {_literal(spec.action_space)}
+        self.action = {action_literal(spec.action_space)}
 
     def act(self, observation):
         return self.action

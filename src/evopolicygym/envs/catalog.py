@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ALIASES", "CORE_16", "WORST_RETURNS", "Alias"]
+from evopolicygym.errors import ConfigurationError, near_miss
+
+__all__ = ["ALIASES", "CORE_16", "WORST_RETURNS", "Alias", "suite"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +103,15 @@ CORE_16 = (
     *("parking-v0", "roundabout-v0", "FetchPush-v4", "FetchPickAndPlace-v4"),
 )
 """The 16 environments of the paper's main table, four a family (facts/core16.json)."""
+
+
+def suite(name: str) -> tuple[str, ...]:
+    """Return the Benchmark ids of a named suite.
+
+    Raises:
+        ConfigurationError: There is no such suite.
+    """
+    if name != "core16":
+        hint = near_miss(name, ["core16"])
+        raise ConfigurationError(f"--suite is {name!r}, expected core16.{hint}")
+    return tuple(f"gymnasium/{env_id}" for env_id in CORE_16)

@@ -24,6 +24,7 @@ import os
 import random
 import re
 import struct
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -336,12 +337,14 @@ def _require_task(benchmark: Benchmark) -> None:
 @contextlib.contextmanager
 def private_stdout() -> Iterator[IO[str]]:
     """Yield what was stdout; until the end everything else that is printed goes to stderr."""
+    sys.stdout.flush()
     own = os.dup(1)  # not inherited by programs that are started
     os.dup2(2, 1)
     try:
         with os.fdopen(own, "w", encoding="utf-8", closefd=False) as stream:
             yield stream
     finally:
+        sys.stdout.flush()
         os.dup2(own, 1)
         os.close(own)
 

@@ -112,9 +112,10 @@ class GymnasiumBenchmark:
             gymnasium.logger.min_level = level
 
     def _make_spec(self) -> BenchmarkSpec:
-        _register(self.env_id)  # its errors say more than those of making it
         try:
             env = self._make()
+        except ConfigurationError:  # not registered, or not installed: that says it all
+            raise
         except Exception as error:
             raise ConfigurationError(
                 f"{self.env_id} can't be created here: {type(error).__name__}: {error}"

@@ -10,7 +10,7 @@ from evopolicygym.benchmark import Benchmark
 from evopolicygym.program import Program
 from evopolicygym.spaces import Space, describe
 
-__all__ = ["starter_program"]
+__all__ = ["action_literal", "starter_program"]
 
 _LISTED = 16
 
@@ -22,7 +22,7 @@ def starter_program(benchmark: Benchmark) -> Program:
     """
     spec = benchmark.spec
     description = "\n".join(f"# {line}".rstrip() for line in spec.description.strip().splitlines())
-    action = _literal(spec.action_space)
+    action = action_literal(spec.action_space)
     imports = "import numpy as np\n\n\n" if "np." in action else "\n"
     source = f'''\
 """A policy for {spec.id}."""
@@ -53,7 +53,7 @@ def make_policy(context):
     return Program({"policy.py": source.encode()})
 
 
-def _literal(space: Space) -> str:
+def action_literal(space: Space) -> str:
     """Return a Python expression for one member of `space`."""
     kind = space["type"]
     if kind == "Discrete":
@@ -66,13 +66,13 @@ def _literal(space: Space) -> str:
     if kind == "Box":
         return _box(space)
     if kind == "Dict":
-        items = ", ".join(f"{k!r}: {_literal(v)}" for k, v in space["spaces"].items())
+        items = ", ".join(f"{k!r}: {action_literal(v)}" for k, v in space["spaces"].items())
         return f"{{{items}}}"
     if kind == "Tuple":
-        items = ", ".join(map(_literal, space["spaces"]))
+        items = ", ".join(map(action_literal, space["spaces"]))
         return f"({items},)" if space["spaces"] else "()"
     if kind == "OneOf":
-        return f"(0, {_literal(space['spaces'][0])})"
+        return f"(0, {action_literal(space['spaces'][0])})"
     if kind == "Text":
         return repr((space["charset"] or "a")[0] * int(space["min_length"]))
     if kind == "Sequence":

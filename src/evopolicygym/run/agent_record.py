@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -232,7 +232,7 @@ class AgentRecord:
                 "retries": self.retries,
                 "model_calls": sum(c for c in calls if c) if None not in calls else None,
                 "tool_calls": sum(turn.tool_calls for turn in self._turns),
-                "tokens": _plain(sum(known, TokenUsage())) if known else None,
+                "tokens": asdict(sum(known, TokenUsage())) if known else None,
                 "tokens_complete": bool(accounts)
                 and all(account.complete and account.usage for account in accounts),
                 "cost_usd": _total(costs),
@@ -251,10 +251,6 @@ class AgentRecord:
         return (
             by_name if by_name is not None else self._prices.cost(self._agent.model, account.usage)
         )
-
-
-def _plain(usage: TokenUsage) -> dict[str, int]:
-    return {name: getattr(usage, name) for name in ("input", "cache_read", "cache_write", "output")}
 
 
 def _total(values: list[float | None]) -> float | None:

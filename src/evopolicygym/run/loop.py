@@ -142,7 +142,6 @@ class _Run:
         stack: ExitStack,
     ) -> None:
         self.program = program
-        self.benchmark = benchmark
         self.spec = benchmark.spec
         self.agent = agent
         self.execution = execution
