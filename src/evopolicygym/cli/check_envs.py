@@ -115,6 +115,7 @@ def _chosen(
     env: Sequence[str] | None, bulk: bool, family: str | None, extra: str | None, limit: int | None
 ) -> dict[str, list[str]]:
     """Return the ids to check by family; no family is empty."""
+    from evopolicygym.envs.catalog import benchmark_id
     from evopolicygym.envs.families import FAMILIES
     from evopolicygym.envs.inventory import OTHER, default_ids, family_name, inventory
     from evopolicygym.errors import ConfigurationError, near_miss
@@ -131,16 +132,17 @@ def _chosen(
     found: dict[str, list[str]] = {}
     if bulk:
         for entry in inventory()["families"]:
-            found[entry["name"]] = [f"gymnasium/{env_id}" for env_id in entry["ids"]]
+            if entry["installed"]:
+                found[entry["name"]] = [*map(benchmark_id, entry["ids"])]
     else:
-        for benchmark_id in dict.fromkeys(env or default_ids()):
-            found.setdefault(family_name(benchmark_id), []).append(benchmark_id)
+        for name in dict.fromkeys(env or default_ids()):
+            found.setdefault(family_name(name), []).append(name)
     found = {
         name: ids
         for name, ids in found.items()
         if family in (None, name) and extra in (None, extras.get(name))
     }
-    every = [(name, benchmark_id) for name, ids in found.items() for benchmark_id in ids]
+    every = [(name, asked) for name, ids in found.items() for asked in ids]
     if not every:
         raise ConfigurationError("there is nothing to check: no id of that kind is installed")
     if limit is not None and limit < len(every):

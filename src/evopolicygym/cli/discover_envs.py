@@ -80,10 +80,10 @@ def _checks(path: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def _family(family: Mapping[str, Any], checks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    rows = []
-    for env_id in family["ids"]:
-        benchmark_id = f"gymnasium/{env_id}"
-        rows.append({"id": benchmark_id, **checks.get(benchmark_id, {})})
+    from evopolicygym.envs.catalog import benchmark_id
+
+    names = map(benchmark_id, family["ids"])
+    rows: list[dict[str, Any]] = [{"id": name, **checks.get(name, {})} for name in names]
     counts: dict[str, int] = {}
     if checks:
         done = [row for row in rows if "level" in row]

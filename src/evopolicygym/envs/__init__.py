@@ -1,8 +1,8 @@
 """Environments as data: find a Benchmark by its id.
 
 Ids are `toy`, the aliases of the catalog (`gym/cartpole`, …), `gymnasium/<Registered-Id>` for
-anything registered with Gymnasium, and the names that installed distributions register under the
-entry-point group `evopolicygym.benchmarks`.
+anything registered with Gymnasium, `pettingzoo/<module>` for several agents, and the names that
+installed distributions register under the entry-point group `evopolicygym.benchmarks`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 
 from evopolicygym.benchmark import Benchmark
-from evopolicygym.envs.catalog import ALIASES, WORST_RETURNS
+from evopolicygym.envs.catalog import ALIASES, WORST_RETURNS, registered_id
 from evopolicygym.errors import BenchmarkError, UnknownEnvironmentError, near_miss
 
 __all__ = ["ENTRY_POINT_GROUP", "known_ids", "load"]
@@ -42,11 +42,11 @@ def load(benchmark_id: str) -> Benchmark:
         from evopolicygym.envs.toy import ToyBenchmark
 
         return ToyBenchmark()
-    if benchmark_id in ALIASES or benchmark_id.startswith("gymnasium/"):
+    env_id = registered_id(benchmark_id)
+    if env_id is not None:
         from evopolicygym.envs.gymnasium_benchmark import GymnasiumBenchmark
 
         alias = ALIASES.get(benchmark_id)
-        env_id = benchmark_id.removeprefix("gymnasium/") if alias is None else alias.env_id
         return GymnasiumBenchmark(
             benchmark_id,
             env_id,

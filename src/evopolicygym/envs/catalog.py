@@ -11,7 +11,19 @@ from dataclasses import dataclass
 
 from evopolicygym.errors import ConfigurationError, near_miss
 
-__all__ = ["ALIASES", "CORE_16", "WORST_RETURNS", "Alias", "suite"]
+__all__ = [
+    "ALIASES",
+    "CORE_16",
+    "WORST_RETURNS",
+    "Alias",
+    "benchmark_id",
+    "registered_id",
+    "suite",
+]
+
+_PREFIX = "gymnasium/"
+_OWN_PREFIX = "pettingzoo/"
+"""Ids that are a Benchmark's as they are registered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +117,20 @@ CORE_16 = (
 """The 16 environments of the paper's main table, four a family (facts/core16.json)."""
 
 
+def benchmark_id(env_id: str) -> str:
+    """Return the Benchmark id of a registered id."""
+    return env_id if env_id.startswith(_OWN_PREFIX) else f"{_PREFIX}{env_id}"
+
+
+def registered_id(name: str) -> str | None:
+    """Return the id that Gymnasium knows a Benchmark id by, or None if it is none of its."""
+    if name in ALIASES:
+        return ALIASES[name].env_id
+    if name.startswith(_OWN_PREFIX):
+        return name
+    return name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else None
+
+
 def suite(name: str) -> tuple[str, ...]:
     """Return the Benchmark ids of a named suite.
 
@@ -114,4 +140,4 @@ def suite(name: str) -> tuple[str, ...]:
     if name != "core16":
         hint = near_miss(name, ["core16"])
         raise ConfigurationError(f"--suite is {name!r}, expected core16.{hint}")
-    return tuple(f"gymnasium/{env_id}" for env_id in CORE_16)
+    return tuple(map(benchmark_id, CORE_16))

@@ -14,10 +14,11 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from types import ModuleType
 
 from evopolicygym.errors import ConfigurationError
 
-__all__ = ["FAMILIES", "Family", "family_of", "install_hint", "register"]
+__all__ = ["FAMILIES", "Family", "bridge_of", "family_of", "install_hint", "register"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class Family:
         most_steps: The same for families where each reset sets another limit, and there is none
             before: attributes and numbers that make a bound on all of them.
         variables: Environment variables it needs before it is imported, unless they are set.
+        bridge: Module of `evopolicygym.envs.bridges` that makes the family's environments
+            Gymnasium's, and what it is told; empty if they are.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Family:
     steps: tuple[str, ...] = ()
     most_steps: tuple[str | int, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    bridge: tuple[str, ...] = ()
 
 
 FAMILIES: tuple[Family, ...] = (
@@ -56,6 +60,14 @@ FAMILIES: tuple[Family, ...] = (
         r"(?:Continuous|Hardcore|8x8|Slippery)*-v\d+$",
         # Without a display MuJoCo's first frame fails and the second one aborts the process.
         variables={"MUJOCO_GL": "egl", "SDL_VIDEODRIVER": "offscreen"},
+    ),
+    Family(
+        "minigrid-wfc",
+        "env-compatible",
+        ("minigrid", "networkx"),
+        r"MiniGrid-WFC-",
+        ("max_steps",),
+        bridge=("wfc",),
     ),
     Family(
         "minigrid",
@@ -78,13 +90,21 @@ FAMILIES: tuple[Family, ...] = (
         variables={"SDL_VIDEODRIVER": "offscreen"},
     ),
     Family(
+        "mo-gymnasium",
+        "env-compatible",
+        ("mo_gymnasium",),
+        r"(?:mo-|deep-sea-treasure|minecart|four-room|resource-gathering|fishwood"
+        r"|breakable-bottles|fruit-tree|water-reservoir)",
+        variables={"MUJOCO_GL": "egl", "SDL_VIDEODRIVER": "offscreen"},
+        bridge=("multi_objective",),
+    ),
+    Family(
         "robotics",
         "env-compatible",
         ("gymnasium_robotics",),
         r"(?:Fetch|Hand|Adroit|Franka|PointMaze|AntMaze)",
         variables={"MUJOCO_GL": "egl"},
     ),
-    Family("ale", "env-gym", ("ale_py",), r"ALE/|.*(?:NoFrameskip|Deterministic|-ram)?-v[045]$"),
     Family(
         "miniworld",
         "env-visual",
@@ -94,13 +114,77 @@ FAMILIES: tuple[Family, ...] = (
         variables={"PYGLET_HEADLESS": "true"},
     ),
     Family("vizdoom", "env-visual", ("vizdoom.gymnasium_wrapper",), r"Vizdoom"),
+    Family("crafter", "env-visual", ("crafter",), r"crafter/", bridge=("crafter",)),
+    Family("retro", "env-visual", ("stable_retro",), r"retro/", bridge=("retro",)),
+    Family("mpe2", "env-multi", ("mpe2",), r"pettingzoo/simple_", bridge=("pettingzoo", "mpe2")),
+    Family(
+        "magent2",
+        "env-multi",
+        ("magent2",),
+        r"pettingzoo/(?:adversarial_pursuit|battle|battlefield|combined_arms|gather|tiger_deer)_v",
+        bridge=("pettingzoo", "magent2.environments"),
+    ),
+    Family(
+        "momaland",
+        "env-multi",
+        ("momaland",),
+        r"pettingzoo/mo",
+        bridge=("pettingzoo", "momaland.envs"),
+    ),
+    Family(
+        "pettingzoo",
+        "env-compatible",
+        ("pettingzoo",),
+        r"pettingzoo/",
+        bridge=(
+            "pettingzoo",
+            *("pettingzoo.classic", "pettingzoo.butterfly", "pettingzoo.sisl", "pettingzoo.atari"),
+        ),
+    ),
+    Family(
+        "browsergym", "env-web", ("browsergym.miniwob",), r"browsergym/", bridge=("browsergym",)
+    ),
+    Family("metaworld", "env-heavy", ("metaworld",), r"metaworld/", bridge=("metaworld",)),
+    Family(
+        "dm_control",
+        "env-heavy",
+        ("dm_control", "shimmy"),
+        r"dm_control/",
+        variables={"MUJOCO_GL": "egl"},
+    ),
+    Family(
+        "robosuite",
+        "env-heavy",
+        ("robosuite",),
+        r"robosuite/",
+        variables={"MUJOCO_GL": "egl"},
+        bridge=("robosuite",),
+    ),
+    Family("gymnasium-jax", "env-jax", ("jax", "gymnasium"), r"(?:phys2d|tabular)/"),
+    Family("jumanji", "env-jax", ("jumanji",), r"jumanji/", bridge=("jumanji",)),
+    Family("gymnax", "env-jax", ("gymnax",), r"gymnax/", bridge=("gymnax",)),
+    Family("craftax", "env-jax", ("craftax",), r"craftax/", bridge=("gymnax", "craftax")),
+    Family("nle", "env-nethack", ("nle",), r"NetHack", bridge=("nle",)),
+    Family("minihack", "env-nethack", ("minihack",), r"MiniHack-", bridge=("nle",)),
+    Family("mario", "env-mario", ("gym_super_mario_bros",), r"mario/", bridge=("old_gym", "mario")),
+    Family("procgen", "env-procgen", ("procgen",), r"procgen/", bridge=("old_gym", "procgen")),
+    Family("pyflyt", "env-flight", ("PyFlyt.gym_envs",), r"PyFlyt/"),
+    # Old names are spelled like anything: last.
+    Family("ale", "env-gym", ("ale_py",), r"ALE/|.*(?:NoFrameskip|Deterministic|-ram)?-v[045]$"),
 )
-"""Every family that registers its environments with Gymnasium, the most particular first."""
+"""Every family, the most particular before those whose ids look alike."""
 
 
 def family_of(env_id: str) -> Family | None:
     """Return the family that an id looks like one of, or None."""
     return next((family for family in FAMILIES if re.match(family.ids, env_id)), None)
+
+
+def bridge_of(family: Family | None) -> ModuleType | None:
+    """Return the module of a family's bridge, or None."""
+    if family is None or not family.bridge:
+        return None
+    return importlib.import_module(f"evopolicygym.envs.bridges.{family.bridge[0]}")
 
 
 def install_hint(family: Family) -> str:
@@ -119,11 +203,15 @@ def register(family: Family) -> None:
     for module in family.modules:
         if find_spec(module.partition(".")[0]) is None:
             raise ConfigurationError(install_hint(family))
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for module in family.modules:
                 importlib.import_module(module)
-        except Exception as error:
-            raise ConfigurationError(
-                f"the family {family.name} can't be imported here: {type(error).__name__}: {error}"
-            ) from error
+            bridge = bridge_of(family)
+            if bridge is not None and hasattr(bridge, "register"):
+                bridge.register(*family.bridge[1:])
+    except Exception as error:
+        raise ConfigurationError(
+            f"the family {family.name} can't be imported here: {type(error).__name__}: {error}"
+        ) from error

@@ -20,7 +20,7 @@ from evopolicygym.benchmark import (
     mean_return_feedback,
     plan_episodes,
 )
-from evopolicygym.envs.families import FAMILIES, family_of, register
+from evopolicygym.envs.families import FAMILIES, bridge_of, family_of, register
 from evopolicygym.envs.gymnasium_spaces import (
     action_converter,
     observation_converter,
@@ -107,7 +107,10 @@ class GymnasiumBenchmark:
                 # What packages think of their own age is nothing that a user here can change.
                 warnings.simplefilter("ignore")
                 # The passive checker only warns; the wire checks every observation and action.
-                return gymnasium.make(self.env_id, disable_env_checker=True, **options)
+                env = gymnasium.make(self.env_id, disable_env_checker=True, **options)
+                bridge = bridge_of(family_of(self.env_id))
+                wrapped: gymnasium.Env[Any, Any] = getattr(bridge, "wrap", lambda env: env)(env)
+                return wrapped
         finally:
             gymnasium.logger.min_level = level
 
@@ -123,11 +126,12 @@ class GymnasiumBenchmark:
         try:
             steps = self.max_episode_steps or _step_limit(env, self.env_id)
             observation, action = map(space_mapping, (env.observation_space, env.action_space))
+            parameters, texts = (_said(env, name) for name in ("parameters", "texts"))
             return BenchmarkSpec(
                 id=self.id,
                 description=self.description
                 or task_text(self.env_id, observation, action, steps)
-                or generic_text(observation, action, steps, type(env.unwrapped).__doc__),
+                or generic_text(observation, action, steps, type(env.unwrapped).__doc__, texts),
                 observation_space=observation,
                 action_space=action,
                 max_episode_steps=steps,
@@ -135,7 +139,7 @@ class GymnasiumBenchmark:
                     FALLBACK_FAILURE_RETURN if self.worst_return is None else self.worst_return
                 ),
                 metadata={"gymnasium_id": self.env_id},
-                environment_parameters={"env_id": self.env_id, **self.kwargs},
+                environment_parameters={"env_id": self.env_id, **self.kwargs, **parameters},
             )
         finally:
             env.close()
@@ -174,6 +178,12 @@ def _register(env_id: str) -> None:
         raise UnknownEnvironmentError(
             f"{env_id!r} is not registered with Gymnasium." + near_miss(env_id, gymnasium.registry)
         )
+
+
+def _said(env: gymnasium.Env[Any, Any], name: str) -> Mapping[str, Any]:
+    """Return what a bridge's environment says of itself (`evopolicygym.envs.bridges`)."""
+    said: Mapping[str, Any] = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else {}
+    return said if isinstance(said, Mapping) else {}
 
 
 def _step_limit(env: gymnasium.Env[Any, Any], env_id: str) -> int:

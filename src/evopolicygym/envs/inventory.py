@@ -18,7 +18,7 @@ from importlib.resources import files
 from importlib.util import find_spec
 from typing import Any
 
-from evopolicygym.envs.catalog import ALIASES, CORE_16
+from evopolicygym.envs.catalog import CORE_16, benchmark_id, registered_id
 from evopolicygym.envs.families import FAMILIES, family_of
 from evopolicygym.errors import ConfigurationError, ExecutionError
 
@@ -30,7 +30,6 @@ __all__ = [
     "installed",
     "inventory",
     "known_failures",
-    "registered_id",
 ]
 
 OTHER = "other"
@@ -47,33 +46,25 @@ def known_failures() -> tuple[tuple[str, str], ...]:
     return tuple((row["pattern"], row["reason"]) for row in tomllib.loads(text)["failure"])
 
 
-def expected_failure(benchmark_id: str) -> tuple[str, str] | None:
+def expected_failure(name: str) -> tuple[str, str] | None:
     """Return the (pattern, reason) that says that an id can't run, or None."""
-    env_id = registered_id(benchmark_id)
+    env_id = registered_id(name)
     if env_id is None:
         return None
     return next((row for row in known_failures() if re.fullmatch(row[0], env_id)), None)
 
 
-def registered_id(benchmark_id: str) -> str | None:
-    """Return the id that Gymnasium knows a Benchmark id by, or None if it is none of its."""
-    if benchmark_id in ALIASES:
-        return ALIASES[benchmark_id].env_id
-    name, _, env_id = benchmark_id.partition("/")
-    return env_id if name == "gymnasium" else None
-
-
-def family_name(benchmark_id: str) -> str:
+def family_name(name: str) -> str:
     """Return the family that a Benchmark id looks like one of."""
-    env_id = registered_id(benchmark_id)
+    env_id = registered_id(name)
     family = family_of(env_id) if env_id is not None else None
     return OTHER if family is None else family.name
 
 
-def installed(benchmark_id: str) -> bool:
+def installed(name: str) -> bool:
     """Return whether the family of an id is installed; nothing is imported."""
-    name = family_name(benchmark_id)
-    modules = [m for family in FAMILIES if family.name == name for m in family.modules]
+    own = family_name(name)
+    modules = [m for family in FAMILIES if family.name == own for m in family.modules]
     return all(find_spec(module.partition(".")[0]) for module in modules)
 
 
@@ -81,8 +72,7 @@ def default_ids() -> list[str]:
     """Return every id with a name of its own, and Core-16, as far as they are installed."""
     from evopolicygym.envs import known_ids
 
-    ids = [*known_ids(), *(f"gymnasium/{env_id}" for env_id in CORE_16)]
-    return [benchmark_id for benchmark_id in ids if installed(benchmark_id)]
+    return list(filter(installed, [*known_ids(), *map(benchmark_id, CORE_16)]))
 
 
 def inventory() -> dict[str, Any]:
@@ -110,16 +100,24 @@ def _found() -> dict[str, Any]:
     from evopolicygym.envs.families import register
 
     distributions = packages_distributions()
+    reasons: dict[str, str] = {}
+    ids: dict[str, list[str]] = {family.name: [] for family in FAMILIES}
     before: set[str] = set()
-    families: list[dict[str, Any]] = []
     for family in FAMILIES:
-        reason = ""
+        reasons[family.name] = ""
         try:
             register(family)
         except ConfigurationError as error:
-            reason = one_line(str(error))
-        ids = sorted(gymnasium.registry.keys() - before)
-        before.update(ids)
+            reasons[family.name] = one_line(str(error))
+        for env_id in sorted(gymnasium.registry.keys() - before):
+            before.add(env_id)
+            # A package may have several rows here.
+            alike = family_of(env_id)
+            own = alike is not None and not {*family.modules}.isdisjoint(alike.modules)
+            ids[alike.name if own and alike is not None else family.name].append(env_id)
+    families: list[dict[str, Any]] = []
+    for family in FAMILIES:
+        reason = reasons[family.name]
         families.append(
             {
                 "name": family.name,
@@ -132,7 +130,7 @@ def _found() -> dict[str, Any]:
                     for name in sorted(set(distributions.get(module.partition(".")[0], ())))
                     if not reason
                 },
-                "ids": ids,
+                "ids": sorted(ids[family.name]),
             }
         )
     return {"families": families, "simulators": _versions()}

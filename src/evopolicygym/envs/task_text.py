@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 
 from evopolicygym.errors import BenchmarkError
@@ -154,9 +155,21 @@ def _value(space: Space) -> str:
 
 
 def generic_text(
-    observation_space: Space, action_space: Space, max_episode_steps: int, documentation: str | None
+    observation_space: Space,
+    action_space: Space,
+    max_episode_steps: int,
+    documentation: str | None,
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Return a text of the spaces and the environment's own documentation; nothing is invented."""
+    """Return a text of the spaces and the environment's own documentation; nothing is invented.
+
+    Args:
+        observation_space: Plain mapping.
+        action_space: Plain mapping.
+        max_episode_steps: Step limit.
+        documentation: Docstring of the environment.
+        texts: What is known besides: heading → Markdown, put before what is documented.
+    """
     said: dict[str, str] = {}
     text = inspect.cleandoc(documentation or "")
     level, *_ = [*re.findall(r"(?m)^#+(?= )", text), "#"]
@@ -165,7 +178,8 @@ def generic_text(
         heading = next((h for h, words in _TITLES.items() if re.search(words, title.lower())), "")
         text = re.sub(r"(?m)^(?=#)", r"\\", body.strip())
         said[heading] = f"{said.get(heading, '')}\n\n{text}".strip()
-    said = {heading: said.get(heading) or _UNKNOWN for heading in _TITLES}
+    known = {h: "\n\n".join(filter(None, (texts.get(h), said.get(h)))) for h in _TITLES}
+    said = {heading: known[heading] or _UNKNOWN for heading in _TITLES}
     head = "| component | meaning | low | high |\n|---|---|---|---|\n"
     for heading, space in (("Observation", observation_space), ("Action", action_space)):
         said[heading] = head + "\n".join([*_declared(space, ""), "", said[heading]])
