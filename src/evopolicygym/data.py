@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, TypeVar
@@ -389,12 +389,11 @@ class SplitBenchmark:
     """A Benchmark whose Episodes come from splits; all else is the Benchmark's own.
 
     `train` is played from `train.json`, `validation` from `valid.json`, `test` from `heldout.json`.
-    The digests are in `spec.metadata["data"]`, so records say what was played; the environment
-    digest stays that of the environment.
+    The spec is the Benchmark's own: an Episode is played, and replayed from a record, bit for bit
+    as without splits. Records keep `data_digests`. The agent is not told: it could make splits
+    from seeds that come to mind until a digest agrees.
 
-    The splits stay in this process: what workers get is the Benchmark alone, and policies see its
-    own metadata. So an Episode is played, and replayed from a record, bit for bit as without
-    splits. (It is why `check_benchmark` finds another spec after pickling.)
+    The splits stay in this process: what workers get is the Benchmark alone.
 
     Attributes:
         benchmark: The Benchmark. Its Episodes must differ by seed alone.
@@ -417,17 +416,19 @@ class SplitBenchmark:
                     "for"
                 )
             check_seeded(self.benchmark)
-            spec = replace(spec, metadata={**spec.metadata, "data": self.splits.digests})
-        object.__setattr__(self, "_spec", spec)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SplitBenchmark, (self.benchmark, None)
 
     @property
     def spec(self) -> BenchmarkSpec:
-        """Public description, with the digests in its metadata."""
-        spec: BenchmarkSpec = self._spec  # type: ignore[attr-defined]
-        return spec
+        """Public description."""
+        return self.benchmark.spec
+
+    @property
+    def data_digests(self) -> Mapping[str, str] | None:
+        """Digest of each split, for the record."""
+        return None if self.splits is None else self.splits.digests
 
     def episodes(self, split: str, *, seed: int, count: int) -> Sequence[Episode]:
         """Choose `count` cases of a split by `seed`, none of them twice.

@@ -262,7 +262,9 @@ def test_a_run_plays_what_the_files_hold(record: Path, splits: Path) -> None:
 
 def test_a_record_names_the_digests_and_nothing_private(record: Path, splits: Path) -> None:
     digests = json.loads((splits / "digests.json").read_bytes())["digests"]
-    assert run_file(record)["spec"]["metadata"] == {"data": digests}
+    assert run_file(record)["data"] == digests
+    for path, content in files(record / "workspace").items():
+        assert not any(digest.encode() in (content or b"") for digest in digests.values()), path
     seeds = {
         str(case["environment_seed"])
         for name in ("train", "valid", "heldout")

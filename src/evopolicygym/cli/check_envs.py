@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_L3 = "needs random and expert anchors: not measured"
-_NEVER_REACHED = ("L3", "L4")
 _LOUD = ("failed", "missing")
 
 
@@ -32,7 +30,7 @@ def command(
         bool, typer.Option(help="Check in other processes, each with a time limit.")
     ] = True,
     jobs: Annotated[int, typer.Option(help="Processes at a time.")] = 1,
-    min_level: Annotated[str, typer.Option(help="Level that is expected: L0, L1 or L2.")] = "L1",
+    min_level: Annotated[str, typer.Option(help="Level that is expected: L0 to L4.")] = "L1",
     discover: Annotated[
         bool, typer.Option("--discover", help="List the ids that would be checked and end.")
     ] = False,
@@ -46,11 +44,13 @@ def command(
 
     Without --env and --bulk: every short name and Core-16, as far as they are installed.
     """
+    from evopolicygym.envs.inventory import inventory
     from evopolicygym.envs.isolation import check_isolated
     from evopolicygym.errors import UnknownEnvironmentError
 
     _require(jobs, min_level, timeout, limit, bulk, env)
-    families = _chosen(env, bulk, family, extra, limit)
+    installation = None if env else inventory()
+    families = _chosen(env, bulk, installation, family, extra, limit)
     if discover:
         _show_ids(families, json)
         return
@@ -71,8 +71,8 @@ def command(
         "passed": not any(row["status"] == "failed" for row in listed),
         "min_level": min_level,
         "summary": _summary(listed),
-        "not_measured": {"L3": _L3},
         "stale_known_failures": _stale(listed),
+        "installation": installation and _installation(installation, names.values()),
         "seconds": round(time.monotonic() - began, 1),
         "environments": listed,
     }
@@ -94,13 +94,11 @@ def _require(
     bulk: bool,
     env: Sequence[str] | None,
 ) -> None:
-    from evopolicygym.envs.check import LEVELS
+    from evopolicygym.envs.levels import LEVELS
     from evopolicygym.errors import ConfigurationError
 
     if bulk and env:
         raise ConfigurationError("expected --env or --bulk, not both")
-    if min_level in _NEVER_REACHED:
-        raise ConfigurationError(f"--min-level is {min_level}, which {_L3}; expected up to L2")
     if min_level not in LEVELS:
         raise ConfigurationError(f"--min-level is {min_level!r}, expected {', '.join(LEVELS)}")
     if jobs < 1:
@@ -112,12 +110,17 @@ def _require(
 
 
 def _chosen(
-    env: Sequence[str] | None, bulk: bool, family: str | None, extra: str | None, limit: int | None
+    env: Sequence[str] | None,
+    bulk: bool,
+    installation: Mapping[str, Any] | None,
+    family: str | None,
+    extra: str | None,
+    limit: int | None,
 ) -> dict[str, list[str]]:
     """Return the ids to check by family; no family is empty."""
     from evopolicygym.envs.catalog import benchmark_id
     from evopolicygym.envs.families import FAMILIES
-    from evopolicygym.envs.inventory import OTHER, default_ids, family_name, inventory
+    from evopolicygym.envs.inventory import OTHER, default_ids, family_name
     from evopolicygym.errors import ConfigurationError, near_miss
 
     extras = {known.name: known.extra for known in FAMILIES}
@@ -130,8 +133,8 @@ def _chosen(
                 f"{option} is {given!r}, expected {', '.join(known)}.{near_miss(given, known)}"
             )
     found: dict[str, list[str]] = {}
-    if bulk:
-        for entry in inventory()["families"]:
+    if installation is not None and bulk:
+        for entry in installation["families"]:
             if entry["installed"]:
                 found[entry["name"]] = [*map(benchmark_id, entry["ids"])]
     else:
@@ -202,6 +205,17 @@ def _described(row: EnvironmentCheck, family: str, min_level: str, asked: bool) 
     return {**entry, "family": family, "status": status, "known_failure": expected}
 
 
+def _installation(found: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return what was checked: extras and versions by family."""
+    from evopolicygym.envs.inventory import OTHER
+
+    kept = ("name", "extra", "versions")
+    families = [{n: family[n] for n in kept} for family in found["families"]]
+    families.append({"name": OTHER, "extra": "", "versions": {}})
+    families = [family for family in families if family["name"] in names]
+    return {"families": families, "simulators": found["simulators"]}
+
+
 def _stale(listed: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the patterns of known failures that an id that runs matches."""
     from evopolicygym.envs.inventory import expected_failure
@@ -212,14 +226,15 @@ def _stale(listed: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _summary(listed: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     """Count by family; a level's count has the ids that reach it or more."""
+    from evopolicygym.envs.levels import LEVELS
+
     summary = {}
     for family in dict.fromkeys(row["family"] for row in listed):
         rows = [row for row in listed if row["family"] == family]
         status = Counter(row["status"] for row in rows)
         summary[family] = {
             "ids": len(rows),
-            "L1": sum(row["level"] >= "L1" for row in rows),
-            "L2": sum(row["level"] >= "L2" for row in rows),
+            **{n: sum(row["level"] >= n for row in rows) for n in LEVELS[1:]},
             "deterministic": sum(row["deterministic"] is True for row in rows),
             "not_deterministic": sum(row["deterministic"] is False for row in rows),
             "conforms": sum(row["conforms"] is True for row in rows),
@@ -231,6 +246,8 @@ def _summary(listed: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
 
 
 def _show(report: Mapping[str, Any]) -> None:
+    from evopolicygym.envs.levels import LEVELS
+
     rows = report["environments"]
     order = ("failed", "missing", "expected", "ok")
     if len(rows) > 60:  # of many only what needs a look
@@ -245,10 +262,9 @@ def _show(report: Mapping[str, Any]) -> None:
         for row in rows
     ]
     columns = ["Status", "Level", "Id", "Deterministic", "Conforms", "Reason"]
-    table(f"environments (L3 {_L3})", columns, cells)
-    summary = report["summary"]
-    columns = [*next(iter(summary.values()))]
-    lines = [[name, *(str(row[column]) for column in columns)] for name, row in summary.items()]
+    table("environments", columns, cells)
+    columns = ["ids", *LEVELS[1:], "deterministic", "conforms", "failed", "missing", "expected"]
+    lines = [[name, *(str(row[c]) for c in columns)] for name, row in report["summary"].items()]
     table("by family", ["family", *columns], lines)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +14,10 @@ __all__ = ["command"]
 
 _FINDINGS = (
     *("level", "status", "deterministic", "conforms", "failure_return_known"),
-    *("known_failure", "reason"),
+    *("known_failure", "reason", "environment_digest", "trace"),
 )
-_COUNTED = ("L1", "L2", "deterministic", "conforms", "expected", "failed", "missing")
+_MARKS = ("deterministic", "conforms")
+_STATUS = ("expected", "failed", "missing")
 
 
 @reported
@@ -31,21 +32,25 @@ def command(
 ) -> None:
     """List families, versions, registered ids and, where they were checked, levels.
 
-    Equal installations give equal files: there are no dates and no paths in them.
+    Families that were checked in another installation are listed from that. Equal installations
+    give equal files: there are no dates and no paths in them.
     """
     from evopolicygym.envs.inventory import inventory
     from evopolicygym.strict_json import pretty
 
-    checks: dict[str, Mapping[str, Any]] = {}
-    for path in checked or ():
-        checks |= _checks(path)
     found = inventory()
-    families = [_family(family, checks) for family in found["families"]]
+    families = {family["name"]: {**family, **_here(found, family)} for family in found["families"]}
+    for path in checked or ():
+        for family in _checked(path):
+            before = families.get(family["name"], {"environments": []})
+            rows = {row["id"]: row for row in (*before["environments"], *family["environments"])}
+            families[family["name"]] = {**family, "environments": [*rows.values()]}
+    for family in families.values():
+        family["counts"] = _counts(family["environments"])
     document = {
-        "simulators": found["simulators"],
-        "ids": sum(len(family["environments"]) for family in families),
-        "checked": bool(checks),
-        "families": families,
+        "ids": sum(len(family["environments"]) for family in families.values()),
+        "checked": bool(checked),
+        "families": [*families.values()],
     }
     if output is not None:
         output.write_bytes(pretty(document))
@@ -54,61 +59,73 @@ def command(
     if json:
         print_json(document)
         return
-    for family in families:
+    for family in families.values():
         count = len(family["environments"])
         typer.echo(f"{family['name']}: {count} ids" if count else f"{family['name']}: none")
     for written in filter(None, (output, markdown)):
         typer.echo(f"wrote {written}")
 
 
-def _checks(path: Path) -> dict[str, Mapping[str, Any]]:
-    """Return the rows of a check by id.
+def _here(found: Mapping[str, Any], family: dict[str, Any]) -> dict[str, Any]:
+    """Return what is known of a family of this installation that was not checked."""
+    from evopolicygym.envs.catalog import benchmark_id
+
+    rows = [{"id": name} for name in map(benchmark_id, family.pop("ids"))]
+    return {"simulators": found["simulators"] if rows else {}, "environments": rows}
+
+
+def _checked(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the families of a check.
 
     Raises:
-        ConfigurationError: The file is none.
+        ConfigurationError: The file is no check of all that is installed.
     """
     from evopolicygym.errors import ConfigurationError
     from evopolicygym.strict_json import loads
 
     try:
-        rows = loads(path.read_bytes())["environments"]
-        return {row["id"]: {name: row[name] for name in _FINDINGS} for row in rows}
+        report = loads(path.read_bytes())
+        installation = report["installation"]
+        for family in installation["families"]:
+            rows = [row for row in report["environments"] if row["family"] == family["name"]]
+            yield {
+                **family,
+                "installed": True,
+                "reason": "",
+                "simulators": installation["simulators"],
+                "environments": [
+                    {"id": row["id"], **{name: row[name] for name in _FINDINGS}} for row in rows
+                ],
+            }
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigurationError(
-            f"--checked {path} is not what `check-envs --json` prints: {error}"
+            f"--checked {path} is not what `check-envs [--bulk] --json` prints: {error}"
         ) from None
 
 
-def _family(family: Mapping[str, Any], checks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    from evopolicygym.envs.catalog import benchmark_id
+def _counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    from evopolicygym.envs.levels import LEVELS
 
-    names = map(benchmark_id, family["ids"])
-    rows: list[dict[str, Any]] = [{"id": name, **checks.get(name, {})} for name in names]
-    counts: dict[str, int] = {}
-    if checks:
-        done = [row for row in rows if "level" in row]
-        counts = {
-            "checked": len(done),
-            **{level: sum(row["level"] >= level for row in done) for level in ("L1", "L2")},
-            **{n: sum(row[n] is True for row in done) for n in ("deterministic", "conforms")},
-            **{s: sum(row["status"] == s for row in done) for s in _COUNTED[-3:]},
-        }
-    kept = {name: family[name] for name in ("name", "extra", "installed", "reason", "versions")}
-    return {**kept, "counts": counts, "environments": rows}
+    done = [row for row in rows if "level" in row]
+    return {
+        "checked": len(done),
+        **{level: sum(row["level"] >= level for row in done) for level in LEVELS[1:]},
+        **{name: sum(row[name] is True for row in done) for name in _MARKS},
+        **{status: sum(row["status"] == status for row in done) for status in _STATUS},
+    }
 
 
 def _page(document: Mapping[str, Any]) -> str:
     """Return the same as Markdown."""
+    from evopolicygym.envs.levels import LEVELS
+
     families: Sequence[Mapping[str, Any]] = document["families"]
-    counted = _COUNTED if document["checked"] else ()
-    versions = ", ".join(f"{name} {v}" for name, v in document["simulators"].items())
+    counted = [*LEVELS[1:], *_MARKS, *_STATUS] if document["checked"] else []
     lines = [
-        "# Environments that are installed",
+        "# Environments by family",
         "",
-        "Made by `evopolicygym discover-envs`; do not edit. Levels come from `check-envs`: L1",
-        "runs, L2 has a task text under every heading too. L3 needs anchors: not measured here.",
-        "",
-        f"{document['ids']} registered ids. Simulators: {versions}.",
+        "Made by `evopolicygym discover-envs`; do not edit. Levels come from `check-envs`:",
+        "[status.md](status.md) says what each asks for.",
         "",
         "| " + " | ".join(["family", "extra", "versions", "ids", *counted]) + " |",
         "|" + "---|" * (4 + len(counted)),
@@ -117,8 +134,11 @@ def _page(document: Mapping[str, Any]) -> str:
         shown = ", ".join(f"{name} {v}" for name, v in family["versions"].items())
         cells = [family["name"], family["extra"], shown if family["installed"] else "not installed"]
         cells += [str(len(family["environments"]))]
-        cells += [str(family["counts"].get(name, 0)) for name in counted]
+        cells += [str(family["counts"][name]) for name in counted]
         lines.append("| " + " | ".join(cells) + " |")
+    totals = [str(sum(family["counts"][name] for family in families)) for name in counted]
+    cells = ["**all**", "", "", str(document["ids"]), *totals]
+    lines.append("| " + " | ".join(cells) + " |")
     for family in families:
         if not family["environments"]:
             continue
@@ -128,7 +148,7 @@ def _page(document: Mapping[str, Any]) -> str:
             continue
         lines += ["| id | level | deterministic | conforms | remark |", "|---|---|---|---|---|"]
         for row in family["environments"]:
-            marks = [_mark(row.get(name)) for name in ("deterministic", "conforms")]
+            marks = [_mark(row.get(name)) for name in _MARKS]
             remark = row.get("known_failure") or row.get("reason", "not checked")
             cells = [f"`{row['id']}`", row.get("level", "L0"), *marks, remark.replace("|", "\\|")]
             lines.append("| " + " | ".join(cells) + " |")

@@ -1,13 +1,7 @@
-"""What one environment id is good for, found by playing it: the levels that checks can earn.
+"""What one environment id is good for, found by playing it.
 
-- L0: the id is catalogued or registered, no more.
-- L1: it is created, reset with a seed, takes 50 random steps over as many Episodes as they need,
-  and is closed; as strict as the Host is when it plays.
-- L2: its task text says something under every heading, its spaces can be described, a starter
-  Program can be made and its plans are deterministic and disjoint.
-
-Two more findings are recorded beside the level: `deterministic` and `conforms`. L3 needs random
-and expert anchors too, which are not measured here: no id gets it.
+`evopolicygym.envs.levels` says what each level asks for. Three more findings are recorded beside
+the level: `deterministic`, `conforms` and `trace`.
 
 `python -P -m evopolicygym.envs.check ID …` prints one JSON line an id; whatever the environments
 print goes to stderr. `evopolicygym.envs.isolation` runs that with time limits.
@@ -34,21 +28,19 @@ import numpy as np
 
 from evopolicygym.benchmark import SPLITS, Benchmark
 from evopolicygym.envs import load
+from evopolicygym.envs.levels import supported
 from evopolicygym.envs.task_text import HEADINGS
 from evopolicygym.errors import BenchmarkError, UnknownEnvironmentError
 from evopolicygym.spaces import action_reader, describe, observation_writer
 
 __all__ = [
-    "LEVELS",
     "EnvironmentCheck",
     "check_environment",
+    "earned",
     "joined",
     "one_line",
     "private_stdout",
 ]
-
-LEVELS = ("L0", "L1", "L2")
-"""The levels that are given here, in order."""
 
 SMOKE_STEPS = 50
 DIGEST_STEPS = 100
@@ -62,7 +54,7 @@ class EnvironmentCheck:
 
     Attributes:
         id: Benchmark id.
-        level: One of `LEVELS`.
+        level: One of `evopolicygym.envs.levels.LEVELS`.
         stage: The check that was at work last: load, smoke, task, determinism, conformance; `done`
             at the end.
         reason: One line: what kept it from L2, or why a later finding is missing. Empty if nothing.
@@ -75,6 +67,11 @@ class EnvironmentCheck:
         undocumented: Headings of the task text where something is "not documented".
         notes: Peculiarities that cost no level.
         digest: SHA-256 (hex) over observations, rewards and flags of `DIGEST_STEPS` random steps.
+        environment_digest: Of its spec.
+        trace: Sums of the rewards and of all numbers of the observations of those steps. Unlike
+            `digest` they can be compared between machines, whose arithmetic differs in last bits.
+        supported: Level that recorded evidence supports: L2, L3 or L4.
+        lacks: What keeps it from the next level, if nothing in `reason` does.
         seconds: What the checks took.
     """
 
@@ -90,6 +87,10 @@ class EnvironmentCheck:
     undocumented: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     digest: str = ""
+    environment_digest: str = ""
+    trace: tuple[float, float] | None = None
+    supported: str = "L2"
+    lacks: str = ""
     seconds: float = 0.0
 
 
@@ -126,16 +127,19 @@ def check_environment(
         benchmark = load(benchmark_id)
         if digest_only:
             enter("determinism")
-            enter("done", digest=_play(benchmark, DIGEST_STEPS)[0])
+            enter("done", digest=_play(benchmark, DIGEST_STEPS).digest)
             return row
-        enter("smoke", failure_return_known=_has_bound(benchmark))
+        bounded = _has_bound(benchmark)
+        digest = benchmark.spec.environment_digest
+        enter("smoke", failure_return_known=bounded, environment_digest=digest)
         smoke_began = time.monotonic()
-        _, notes = _play(benchmark, SMOKE_STEPS)
+        notes = _play(benchmark, SMOKE_STEPS).notes
         seconds = time.monotonic() - smoke_began
         enter("task", level="L1", notes=notes)
         enter("task", undocumented=_undocumented(benchmark.spec.description))
         _require_task(benchmark)
-        enter("determinism", level="L2")
+        level, lacks = supported(benchmark, bounded)
+        enter("determinism", level="L2", supported=level, lacks=lacks)
     except (Exception, SystemExit) as error:
         if row.level == "L0":
             unknown = isinstance(error, UnknownEnvironmentError)
@@ -156,6 +160,17 @@ def check_environment(
         enter(stage, **{**found, "reason": joined(row.reason, found.get("reason", ""))})
     enter("done")
     return row
+
+
+def earned(row: EnvironmentCheck) -> EnvironmentCheck:
+    """Return a complete row with the level that its findings and the recorded evidence give it."""
+    if row.level != "L2":
+        return row
+    wanting = [n for n in ("deterministic", "conforms") if getattr(row, n) is not True]
+    if wanting:
+        known = ", ".join(f"{n} is {getattr(row, n)}" for n in wanting)
+        return replace(row, lacks=f"L3: {known}")
+    return replace(row, level=row.supported)
 
 
 def one_line(text: str) -> str:
@@ -195,7 +210,14 @@ def _has_bound(benchmark: Benchmark) -> bool:
 # ------------------------------------------------------------------------------------- playing
 
 
-def _play(benchmark: Benchmark, steps: int, stir: int = 1) -> tuple[str, tuple[str, ...]]:
+@dataclass(frozen=True, slots=True)
+class _Played:
+    digest: str
+    notes: tuple[str, ...]
+    trace: tuple[float, float]
+
+
+def _play(benchmark: Benchmark, steps: int, stir: int = 1) -> _Played:
     """Take random steps over as many Episodes as they need.
 
     Args:
@@ -204,7 +226,7 @@ def _play(benchmark: Benchmark, steps: int, stir: int = 1) -> tuple[str, tuple[s
         stir: Seed of the global generators, which no environment should need.
 
     Returns:
-        Digest of all that the environments returned, and notes.
+        Digest and sums of all that the environments returned, and notes.
 
     Raises:
         BenchmarkError: What the Host would not accept: values of another shape or type, NaN.
@@ -217,7 +239,7 @@ def _play(benchmark: Benchmark, steps: int, stir: int = 1) -> tuple[str, tuple[s
     random.seed(stir)
     np.random.seed(stir)
     before = _global_state()
-    taken = 0
+    taken, rewards, numbers = 0, 0.0, 0.0
     for episode in benchmark.episodes("train", seed=0, count=steps):
         environment = benchmark.make_environment(episode)
         try:
@@ -231,7 +253,9 @@ def _play(benchmark: Benchmark, steps: int, stir: int = 1) -> tuple[str, tuple[s
                 taken += 1
                 if not math.isfinite(reward):
                     raise BenchmarkError(f"step {count} returned the reward {reward}")
-                _digest(digest.update, write(observation))
+                written = write(observation)
+                _digest(digest.update, written)
+                rewards, numbers = rewards + float(reward), numbers + _sum(written)
                 digest.update(struct.pack("<d??", float(reward), bool(terminated), bool(truncated)))
                 if terminated or truncated:
                     break
@@ -243,7 +267,8 @@ def _play(benchmark: Benchmark, steps: int, stir: int = 1) -> tuple[str, tuple[s
         if taken == steps:
             break
     changed = before != _global_state()
-    return digest.hexdigest(), ("changes the global random state",) if changed else ()
+    notes = ("changes the global random state",) if changed else ()
+    return _Played(digest.hexdigest(), notes, (_rounded(rewards), _rounded(numbers)))
 
 
 def _global_state() -> tuple[Any, ...]:
@@ -270,15 +295,30 @@ def _digest(update: Callable[[bytes], None], value: Any) -> None:
         update(repr(value).encode("utf-8", "surrogatepass"))
 
 
+def _sum(value: Any) -> float:
+    """Return the sum of all finite numbers of a canonical value."""
+    if isinstance(value, dict):
+        return sum(map(_sum, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(_sum, value))
+    if isinstance(value, np.ndarray):
+        return float(np.sum(value, dtype=np.float64, where=np.isfinite(value)))
+    return float(value) if isinstance(value, int | float | np.number) else 0.0
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.9g}") if math.isfinite(value) else 0.0
+
+
 def _determinism(benchmark: Benchmark) -> dict[str, Any]:
     """Play twice with fresh instances; another process is compared by who runs this one."""
-    digests = [_play(benchmark, DIGEST_STEPS, stir)[0] for stir in (1, 2)]
-    if digests[0] != digests[1]:
+    first, second = (_play(benchmark, DIGEST_STEPS, stir) for stir in (1, 2))
+    if first.digest != second.digest:
         return {
             "deterministic": False,
             "reason": "determinism: two fresh instances with the same seed differ",
         }
-    return {"digest": digests[0]}
+    return {"digest": first.digest, "trace": first.trace}
 
 
 def _conformance(benchmark: Benchmark) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from evopolicygym.envs.check import EnvironmentCheck, joined, one_line
+from evopolicygym.envs.check import EnvironmentCheck, earned, joined, one_line
 from evopolicygym.execution.process_tree import become_subreaper, children, kill_children
 
 __all__ = ["check_isolated"]
@@ -122,7 +122,9 @@ def _parsed(line: bytes) -> EnvironmentCheck | None:
     try:
         value: dict[str, Any] = json.loads(line)
         row = EnvironmentCheck(**{field.name: value[field.name] for field in fields(_BLANK)})
-        return replace(row, undocumented=tuple(row.undocumented), notes=tuple(row.notes))
+        trace = None if row.trace is None else (row.trace[0], row.trace[1])
+        undocumented, notes = tuple(row.undocumented), tuple(row.notes)
+        return replace(row, trace=trace, undocumented=undocumented, notes=notes)
     except (ValueError, TypeError, KeyError):
         return None
 
@@ -237,9 +239,10 @@ class _Isolation:
                 reason=joined(first.reason, "" if same else reason),
                 seconds=round(first.seconds + row.seconds, 2),
             )
-        self._rows[row.id] = row
         if job.again or not row.digest:
+            row = earned(row)
             self._report(row)
+        self._rows[row.id] = row
 
     def _end(self, child: _Child, before: set[int]) -> None:
         """Collect a child that has ended, or has to."""

@@ -21,12 +21,34 @@ _SIZE = 10
 _STEPS = 20
 
 _DESCRIPTION = f"""\
-Objective: stand on the target of a line of cells; the target jumps whenever it is reached.
+## Objective
 
-Observation: integer array of shape (2,): own cell and target cell, both in [0, {_SIZE - 1}].
-Action: 0 = one cell left, 1 = stay, 2 = one cell right. A move off the line has no effect.
-Reward: 1.0 whenever a step ends on the target, else 0.0.
-Termination: never; the Episode is truncated after {_STEPS} steps.
+Stand on the target of a line of cells; the target jumps whenever it is reached.
+
+## Policy Interface
+
+`act(observation)` gets a numpy array and returns an `int`; anything but 0, 1 and 2 fails the
+Episode.
+
+## Observation
+
+An int64 array of shape (2,): own cell and target cell, both in [0, {_SIZE - 1}].
+
+## Action
+
+0 = one cell left, 1 = stay, 2 = one cell right. A move off the line has no effect.
+
+## Reward
+
+1.0 whenever a step ends on the target, else 0.0.
+
+## Termination
+
+Never; the Episode is truncated after {_STEPS} steps.
+
+## Notes
+
+At the start and at every jump the cells are drawn uniformly; the target is never the own cell.
 """
 
 

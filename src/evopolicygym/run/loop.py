@@ -143,6 +143,7 @@ class _Run:
     ) -> None:
         self.program = program
         self.spec = benchmark.spec
+        self.data_digests = getattr(benchmark, "data_digests", None)
         self.agent = agent
         self.execution = execution
         self.config = config
@@ -384,6 +385,7 @@ class _Run:
             benchmark_id=self.spec.id,
             environment_digest=self.spec.environment_digest,
             spec=public_spec(self.spec),
+            data=self.data_digests,
             initial_program_digest=self.program.digest,
             config=dataclasses.asdict(self.config),
             execution={"kind": self.execution.kind, **dataclasses.asdict(self.execution)},

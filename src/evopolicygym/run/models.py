@@ -296,6 +296,9 @@ class RunFile(Model):
     benchmark_id: str
     environment_digest: Digest
     spec: dict[str, Json]
+    data: dict[str, Digest] | None = Field(
+        description="digests of the data splits that were played; the agent is not told"
+    )
     initial_program_digest: Digest
     config: dict[str, Json]
     execution: dict[str, Json]

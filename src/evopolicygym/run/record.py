@@ -166,6 +166,12 @@ class RunRecord:
         self._events.close()
 
 
+_PACKAGES = (
+    *("evopolicygym", "numpy", "gymnasium", "mujoco", "box2d", "ale-py", "minigrid", "highway-env"),
+    *("gymnasium-robotics", "mo-gymnasium", "pettingzoo"),
+)
+
+
 def now() -> str:
     """Return the time, UTC, ISO 8601."""
     return datetime.now(UTC).isoformat()
@@ -174,7 +180,7 @@ def now() -> str:
 def versions() -> dict[str, str]:
     """Return the versions that a score may depend on."""
     found = {"python": platform.python_version(), "platform": platform.platform()}
-    for name in ("evopolicygym", "numpy", "gymnasium", "mujoco", "box2d"):
+    for name in _PACKAGES:
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -154,23 +154,39 @@ class CartPoleBenchmark:
             for name, (_, _, unit, meaning) in _PHYSICS.items()
         )
         return f"""\
-Objective: keep a pole upright on a cart by pushing the cart left or right, for as long as
-possible. The pole turns freely on the cart; the track has no friction.
+## Objective
 
-Observation: float32 array of shape (4,), the full state:
+Keep a pole upright on a cart by pushing the cart left or right, for as long as possible. The pole
+turns freely on the cart; the track has no friction.
+
+## Policy Interface
+
+`act(observation)` gets a numpy array and returns an `int`; anything but 0 and 1 fails the Episode.
+
+## Observation
+
+A float32 array of shape (4,), the full state:
 {components}
 At the start each of the four is drawn uniformly from [-0.05, 0.05].
 
-Action: an integer. There is no "do nothing":
+## Action
+
+An integer. There is no "do nothing":
 {actions}
 
-Reward: 1.0 for every step, including the one that ends the Episode. The return of an Episode is
-its number of steps, so at most {self.max_episode_steps}; an Episode that the policy fails counts 0.
+## Reward
 
-Termination: as soon as the cart is more than {_POSITION_LIMIT} m away from the middle, or the pole
+1.0 for every step, including the one that ends the Episode. The return of an Episode is its number
+of steps, so at most {self.max_episode_steps}; an Episode that the policy fails counts 0.
+
+## Termination
+
+As soon as the cart is more than {_POSITION_LIMIT} m away from the middle, or the pole
 more than 12 degrees ({_ANGLE_LIMIT:.8f} rad) away from upright. Otherwise the Episode is truncated
 after {self.max_episode_steps} steps. The last step's info says under "ended_by" which limit was
 passed: "position", "angle" or both.
+
+## Notes
 
 Dynamics: explicit Euler steps of {_TIME_STEP} s with the parameters
 {physics}
