@@ -20,6 +20,7 @@ from evopolicygym.cli import (
     init,
     replay,
     run,
+    suite,
 )
 from evopolicygym.cli.output import INTERRUPTED
 
@@ -42,6 +43,7 @@ app.command("doctor")(doctor.command)
 app.command("check-envs")(check_envs.command)
 app.command("discover-envs")(discover_envs.command)
 app.add_typer(data.app, name="data")
+app.add_typer(suite.app, name="suite")
 
 
 def _version(value: bool) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from evopolicygym.cli.output import (
     FAILED,
     RunProgress,
-    execution_named,
     fail,
     notice,
     number,
@@ -22,8 +21,12 @@ from evopolicygym.cli.output import (
 from evopolicygym.errors import ConfigurationError, RecordError
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from evopolicygym.run.config import RunConfig
-    from evopolicygym.run.result import RunResult
+    from evopolicygym.run.result import RunEvent, RunResult
+    from evopolicygym.suite.config import AgentSection, RunSection, ServerSection
+    from evopolicygym.suite.play import Prepared
 
 __all__ = ["command"]
 
@@ -31,11 +34,21 @@ __all__ = ["command"]
 @reported
 def command(
     context: typer.Context,
-    env: Annotated[str, typer.Option(help="Benchmark id, e.g. gym/cartpole.")],
-    budget: Annotated[int, typer.Option(help="Episodes that all Submissions may use.")],
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="TOML or JSON file; options here go before what it says."),
+    ] = None,
+    env: Annotated[str | None, typer.Option(help="Benchmark id, e.g. gym/cartpole.")] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Episodes that all Submissions may use.")
+    ] = None,
     agent: Annotated[
-        str, typer.Option(help="search, codex, claude, kimi, or acp or command with ARGV after --.")
-    ] = "search",
+        str | None,
+        typer.Option(
+            help="search, codex, claude, kimi, or acp or command with ARGV after --. "
+            "[default: search]"
+        ),
+    ] = None,
     agent_option: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An option of the agent; may be repeated."),
@@ -57,25 +70,42 @@ def command(
         Path | None, typer.Option(help="Directory of the record, instead of the layout.")
     ] = None,
     pool: Annotated[int | None, typer.Option(help="Training Episodes; default: budget.")] = None,
-    max_submissions: Annotated[int, typer.Option(help="Most Submissions.")] = 20,
-    minimum: Annotated[int, typer.Option(help="Fewest Episodes of one Submission.")] = 1,
+    max_submissions: Annotated[
+        int | None, typer.Option(help="Most Submissions. [default: 20]")
+    ] = None,
+    minimum: Annotated[
+        int | None, typer.Option(help="Fewest Episodes of one Submission. [default: 1]")
+    ] = None,
     maximum: Annotated[int | None, typer.Option(help="Most Episodes of one Submission.")] = None,
     valid_size: Annotated[
-        int, typer.Option(help="Validation Episodes a candidate; 0 for no Validation.")
-    ] = 16,
-    candidates: Annotated[int, typer.Option(help="Most candidates with Validation.")] = 3,
-    final_size: Annotated[int, typer.Option(help="Held-out Episodes; 0 for no Assessment.")] = 32,
-    seed: Annotated[int, typer.Option(help="Seed of the Run.")] = 0,
+        int | None,
+        typer.Option(help="Validation Episodes a candidate; 0 for no Validation. [default: 16]"),
+    ] = None,
+    candidates: Annotated[
+        int | None, typer.Option(help="Most candidates with Validation. [default: 3]")
+    ] = None,
+    final_size: Annotated[
+        int | None, typer.Option(help="Held-out Episodes; 0 for no Assessment. [default: 32]")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the Run. [default: 0]")] = None,
     jobs: Annotated[int | None, typer.Option(help="Workers; default: one a core.")] = None,
-    timeout: Annotated[float, typer.Option(help="Policy time of one Episode, seconds.")] = 30.0,
-    agent_timeout: Annotated[float, typer.Option(help="Time of the agent, seconds.")] = 3600.0,
+    timeout: Annotated[
+        float | None, typer.Option(help="Policy time of one Episode, seconds. [default: 30]")
+    ] = None,
+    agent_timeout: Annotated[
+        float | None, typer.Option(help="Time of the agent, seconds. [default: 3600]")
+    ] = None,
     max_turns: Annotated[
-        int, typer.Option(help="Most prompts to an agent that stops without finish.")
-    ] = 1,
-    retries: Annotated[int, typer.Option(help="Retries after errors of the provider.")] = 3,
+        int | None,
+        typer.Option(help="Most prompts to an agent that stops without finish. [default: 1]"),
+    ] = None,
+    retries: Annotated[
+        int | None, typer.Option(help="Retries after errors of the provider. [default: 3]")
+    ] = None,
     retry_backoff: Annotated[
-        float, typer.Option(help="Wait before the first retry, seconds; it doubles.")
-    ] = 15.0,
+        float | None,
+        typer.Option(help="Wait before the first retry, seconds; it doubles. [default: 15]"),
+    ] = None,
     skill: Annotated[
         list[Path] | None, typer.Option(help="Directory of an agent skill; may be repeated.")
     ] = None,
@@ -85,8 +115,12 @@ def command(
     bind: Annotated[
         str | None, typer.Option(help="Loopback address: serve the session over HTTP there, too.")
     ] = None,
-    port: Annotated[int, typer.Option(help="Its port; 0 picks a free one.")] = 0,
-    execution: Annotated[str, typer.Option(help="How policies run: unsafe.")] = "unsafe",
+    port: Annotated[
+        int | None, typer.Option(help="Its port; 0 picks a free one. [default: 0]")
+    ] = None,
+    execution: Annotated[
+        str | None, typer.Option(help="How policies run: unsafe. [default: unsafe]")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="End with one JSON object.")] = False,
 ) -> None:
     """Play one Run: search, Validation, Assessment, record.
@@ -94,89 +128,114 @@ def command(
     What follows -- goes to the agent; for command and acp it is the agent:
     evopolicygym run --env toy --budget 8 --agent command -- python agent.py
     """
-    from evopolicygym.agents.catalog import create
-    from evopolicygym.data import SplitBenchmark, read_splits
-    from evopolicygym.envs import load
-    from evopolicygym.envs.starter import starter_program
-    from evopolicygym.program import Program
-    from evopolicygym.run.config import AssessmentConfig, RunConfig, ValidationConfig
+    from evopolicygym.execution import UNSAFE_NOTICE
     from evopolicygym.run.layout import run_directory
-    from evopolicygym.run.loop import run
-    from evopolicygym.run.prices import PriceTable
-    from evopolicygym.skills import AgentSkill
+    from evopolicygym.suite.play import prepared
 
-    if root is not None and any(option is not None for option in (runs, exp_id)):
-        raise ConfigurationError("--root replaces the layout: leave out --runs and --exp-id")
     for option, size, least in (
         ("--valid-size", valid_size, 0),
         ("--final-size", final_size, 0),
         ("--candidates", candidates, 1),
     ):
-        if size < least:
+        if size is not None and size < least:
             raise ConfigurationError(f"{option} is {size}, expected {least} or more")
-    config = RunConfig(
+    if root is not None and any(option is not None for option in (runs, exp_id)):
+        raise ConfigurationError("--root replaces the layout: leave out --runs and --exp-id")
+    settings, who, server = _read(config)
+    if runs is not None or exp_id is not None:
+        settings = settings.model_copy(update={"root": None})
+    settings = _over(
+        settings,
+        env=env,
+        data=data,
+        model=model,
+        exp_id=exp_id,
+        runs=runs,
+        root=root,
+        budget=budget,
+        pool=pool,
         max_submissions=max_submissions,
-        episode_budget=budget,
-        episode_pool_size=pool,
-        min_episodes_per_submission=minimum,
-        max_episodes_per_submission=maximum,
+        minimum=minimum,
+        maximum=maximum,
+        valid_size=valid_size,
+        candidates=candidates,
+        final_size=final_size,
         seed=seed,
-        episode_timeout_seconds=timeout,
-        agent_timeout_seconds=agent_timeout,
-        max_turns=max_turns,
-        agent_retries=retries,
-        agent_retry_backoff_seconds=retry_backoff,
-        bind=bind,
-        port=port,
-        validation=ValidationConfig(valid_size, max_candidates=candidates) if valid_size else None,
-        assessment=AssessmentConfig(final_size) if final_size else None,
         jobs=jobs,
+        timeout=timeout,
+        agent_timeout=agent_timeout,
+        max_turns=max_turns,
+        program=program,
+        skills=None if skill is None else [*map(str, skill)],
+        prices=prices,
+        execution=execution,
     )
-    provider = create(
-        agent, model=model, options=_options(agent_option or []), argv=list(context.args)
-    )
-    provider.check()
-    skills = [AgentSkill.from_directory(directory) for directory in skill or []]
-    table_of_prices = None if prices is None else PriceTable.from_file(prices)
-    chosen = execution_named(execution)
-    benchmark = load(env)
-    if data is not None:
-        benchmark = SplitBenchmark(benchmark, read_splits(data))
-    start = starter_program(benchmark) if program is None else Program.from_directory(program)
-    if agent == "search" and program is not None:
+    if agent is not None and agent != who.kind:
+        who = type(who)(kind=agent)  # the options of another kind are none of its
+    who = _over(who, model=model, retries=retries, retry_backoff=retry_backoff)
+    who = _over(who, args=[*context.args] or None, **_options(agent_option or []))
+    server = _over(server, bind=bind, port=port)
+    if settings.env is None or settings.budget is None:
+        missing = "--env" if settings.env is None else "--budget"
+        raise ConfigurationError(f"{missing} is missing: give it, or a file with --config")
+    ready = prepared(settings, who, server)
+    notice(UNSAFE_NOTICE)
+    if who.kind == "search" and settings.program is not None:
         notice("note: the search agent starts from a policy of its own, not from --program")
-    if model is None:
-        model = provider.model or provider.name
-    record = run_directory(runs or Path("runs"), model, env, exp_id) if root is None else root
-    with RunProgress(budget) as progress:
-        result = _played(
-            json,
-            record,
-            run,
-            start,
-            benchmark,
-            agent=provider,
-            execution=chosen,
-            record_to=record,
-            config=config,
-            skills=skills,
-            prices=table_of_prices,
-            observer=progress,
-        )
-    done = result.final_submission is not None and (
-        config.assessment is None or result.assessment_score is not None
+    label = who.name or ready.agent.model or settings.model or ready.agent.name
+    record = (
+        run_directory(Path(settings.runs or "runs"), label, settings.env, settings.exp_id)
+        if settings.root is None
+        else Path(settings.root)
     )
-    _show(result, config, done=done, as_json=json)
+    with RunProgress(settings.budget) as progress:
+        result = _played(json, record, ready, progress)
+    done = result.final_submission is not None and (
+        ready.config.assessment is None or result.assessment_score is not None
+    )
+    _show(result, ready.config, done=done, as_json=json)
     if not done:
         raise typer.Exit(FAILED)
 
 
+def _read(config: Path | None) -> tuple[RunSection, AgentSection, ServerSection]:
+    """Return the one Run of a file, or what is not said where there is no file.
+
+    Raises:
+        ConfigurationError: The file can't be used, or it is a suite.
+    """
+    from evopolicygym.suite.config import AgentSection, RunSection, ServerSection, read_config
+
+    if config is None:
+        return RunSection(), AgentSection(kind="search"), ServerSection()
+    file = read_config(config)
+    (settings, *others), (who, *rivals) = file.runs(), file.agent
+    if others or rivals or settings.bulk is not None:
+        raise ConfigurationError(
+            f"{config} has more than one Run: play it with `evopolicygym suite --config {config}`"
+        )
+    return settings, who, file.server
+
+
+S = TypeVar("S", bound="BaseModel")
+
+
+def _over(section: S, **given: Any) -> S:
+    """Return a section with what was given on the command line instead of what it says."""
+    said = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in given.items()
+        if value is not None
+    }
+    return section.model_copy(update=said) if said else section
+
+
 def _played(
-    as_json: bool, root: Path, call: Callable[..., RunResult], *arguments: Any, **options: Any
+    as_json: bool, root: Path, ready: Prepared, observer: Callable[[RunEvent], None]
 ) -> RunResult:
     """Play; a record that can't be written now is a failed Run, not a usage error."""
     try:
-        return call(*arguments, **options)
+        return ready.play(root, observer)
     except (RecordError, OSError) as error:
         fail(str(error), FAILED)
     except KeyboardInterrupt:

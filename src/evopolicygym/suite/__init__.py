@@ -1,0 +1,1 @@
+"""Many Runs by file: configuration, the cells it makes, playing them."""
