@@ -16,7 +16,7 @@ export UV_NO_PROGRESS = 1
 export UV_SYSTEM_CERTS ?= 1
 export VENV
 
-.PHONY: demo test test-all lint format bench lock schemas clean
+.PHONY: demo test test-all lint format bench lock schemas envs clean
 
 # The smallest thing that shows the whole loop: no key, no network, about 10 seconds of playing.
 demo: $(VENV)/.base
@@ -30,7 +30,9 @@ test: lint $(CLIENTS)/.installed
 	$(RUN)/pytest -n 2 --dist loadfile -m "not slow"
 	scripts/other-pythons.sh -n 2 --dist loadfile -m "not slow" tests/unit
 
+# Every extra in the installation that it belongs to: hours, and some 12 GB.
 test-all: lint $(CLIENTS)/.installed
+	scripts/check-extras.sh
 	$(RUN)/pytest
 	scripts/other-pythons.sh
 
@@ -52,8 +54,12 @@ lock: $(UV)
 schemas: $(VENV)/.dev
 	$(RUN)/python -m evopolicygym.run.schemas docs/schemas
 
+# docs/envs/discovered.json and env_list.md, from checks of every environment of every extra.
+envs: $(VENV)/.dev
+	scripts/check-extras.sh --document
+
 clean:
-	rm -rf .venv .venv-* .uv .clients .mypy_cache .ruff_cache .pytest_cache .hypothesis dist bench.json
+	rm -rf .venv .venv-* .uv .clients .checked .mypy_cache .ruff_cache .pytest_cache .hypothesis dist bench.json
 
 .uv/bin/uv:
 	@$(PYTHON) -m pip --version > /dev/null || { \

@@ -1,10 +1,11 @@
-"""Level L4: let the built-in agent work on environments, and record whether it improved on them.
+"""Level L4: whether an agent improved on the starter Program, from the records of its Runs.
 
-Each environment gets one Run of the `search` agent from its starter Program. The starter then plays
-the Run's own Assessment Episodes, so that both Programs were measured on the same ones.
+The starter plays the Assessment Episodes of each Run, so that both Programs were measured on the
+same ones. The Runs of the built-in agent on Core-16 and the smoke environments are made by
 
-    python benchmarks/calibrate.py                       # Core-16 and the smoke environments
-    python benchmarks/calibrate.py --env toy --budget 64
+    evopolicygym suite --config config/small-core16-search-suite.toml
+    evopolicygym suite --config config/smoke-128-search-suite.toml
+    python benchmarks/calibrate.py runs/small-core16-search runs/smoke-128-search
 
 Writes a row of `src/evopolicygym/envs/calibration.toml` for each, and the selected Program with
 the Run's `run.json` below `docs/envs/calibration/`.
@@ -14,108 +15,80 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
-import tempfile
-import time
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from evopolicygym.agents import Search
-from evopolicygym.benchmark import Benchmark
+from evopolicygym.analysis.records import Record, read_records
 from evopolicygym.envs import load
 from evopolicygym.envs.anchors import Measurement
-from evopolicygym.envs.catalog import CORE_16, benchmark_id
 from evopolicygym.envs.levels import CALIBRATION_FILE, Calibration, calibration_text, calibrations
 from evopolicygym.envs.starter import starter_program
-from evopolicygym.evaluation import EvaluationConfig, EvaluationResult, evaluate
+from evopolicygym.evaluation import EvaluationConfig, evaluate
 from evopolicygym.execution import ProcessExecution
-from evopolicygym.run import AssessmentConfig, RunConfig, ValidationConfig, run
+from evopolicygym.program import Program
+from evopolicygym.run.files import read_json
 from evopolicygym.run.layout import safe_name
 from evopolicygym.run.measurement import derive_seed
 
 ROOT = Path(__file__).resolve().parent.parent
-SMOKE = ("toy", "cartpole")
-TIMEOUT = 600.0
 
 
-def calibrated(benchmark: Benchmark, arguments: argparse.Namespace) -> Calibration:
-    """Play one Run and measure the starter on its Assessment Episodes."""
-    name = benchmark.spec.id
-    execution = ProcessExecution.unsafe()
-    starter = starter_program(benchmark)
-    with tempfile.TemporaryDirectory() as scratch:
-        record = Path(scratch) / "record"
-        result = run(
-            starter,
-            benchmark,
-            agent=Search(),
-            execution=execution,
-            config=RunConfig(
-                episode_budget=arguments.budget,
-                max_submissions=arguments.budget,
-                seed=arguments.seed,
-                episode_timeout_seconds=TIMEOUT,
-                agent_timeout_seconds=86_400.0,
-                validation=ValidationConfig(arguments.validation),
-                assessment=AssessmentConfig(arguments.assessment),
-            ),
-            record_to=record,
-        )
-        if result.assessment is None or result.final_program is None:
-            raise SystemExit(f"{name}: nothing was measured: {result.message}")
-        evidence = ROOT / "docs" / "envs" / "calibration" / safe_name(name)
-        shutil.rmtree(evidence, ignore_errors=True)
-        result.final_program.write_to(evidence)
-        shutil.copy(record / "run.json", evidence)
+def calibrated(record: Record) -> Calibration:
+    """Measure the starter on a Run's Assessment Episodes, and keep the Run's evidence."""
+    run, config = record.run, record.config
+    name, selected = run.benchmark_id, run.selected
+    if not run.counts or selected is None or run.agent is None or config.assessment is None:
+        raise SystemExit(f"{record.path}: nothing was measured")
+    benchmark = load(name)
+    if benchmark.spec.environment_digest != run.environment_digest or run.data is not None:
+        raise SystemExit(f"{record.path}: {name} is another environment now, or had data splits")
+    played = read_json(record.path / "assessment" / selected / "episodes.json")["episodes"]
     before = evaluate(
-        starter,
+        starter_program(benchmark),
         benchmark,
-        execution=execution,
+        execution=ProcessExecution.unsafe(),
         config=EvaluationConfig(
-            split="test",
-            episodes=arguments.assessment,
-            seed=derive_seed(arguments.seed, "assessment"),
-            episode_timeout_seconds=TIMEOUT,
+            split=config.assessment.split,
+            episodes=len(played),
+            seed=derive_seed(config.seed, "assessment"),
+            episode_timeout_seconds=600.0,
         ),
     )
+    for episode in before.episodes:
+        if episode.failure or episode.environment_error:
+            raise SystemExit(f"{name}: {episode.failure or episode.environment_error}")
+    evidence = ROOT / "docs" / "envs" / "calibration" / safe_name(name)
+    shutil.rmtree(evidence, ignore_errors=True)
+    Program.from_directory(record.path / "submissions" / selected / "program").write_to(evidence)
+    shutil.copy(record.path / "run.json", evidence)
     return Calibration(
-        environment_digest=benchmark.spec.environment_digest,
-        agent=Search().name,
-        budget=arguments.budget,
-        starter=measured(name, before),
-        selected=measured(name, result.assessment),
+        environment_digest=run.environment_digest,
+        agent=run.agent.name,
+        budget=int(str(run.config["episode_budget"])),
+        starter=Measurement.of([episode.score_return for episode in before.episodes]),
+        selected=Measurement.of(_returns(played)),
         evidence=evidence.relative_to(ROOT).as_posix(),
     )
 
 
-def measured(name: str, result: EvaluationResult) -> Measurement:
-    """Return the mean of an Evaluation in which nothing failed."""
-    for episode in result.episodes:
-        if episode.failure or episode.environment_error:
-            raise SystemExit(f"{name}: {episode.failure or episode.environment_error}")
-    return Measurement.of([episode.score_return for episode in result.episodes])
+def _returns(episodes: Sequence[Mapping[str, Any]]) -> list[float]:
+    return [float(one["score_return"]) for one in episodes if not one["environment_error"]]
 
 
 def main() -> None:
-    """Calibrate what was asked for."""
+    """Calibrate what the records are about."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--env", action="append", help="Benchmark id; default: Core-16 and smoke")
-    parser.add_argument("--budget", type=int, default=128, help="training Episodes")
-    parser.add_argument("--validation", type=int, default=16, help="Episodes a candidate")
-    parser.add_argument("--assessment", type=int, default=64, help="held-out Episodes")
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    for name in arguments.env or [*SMOKE, *map(benchmark_id, CORE_16)]:
-        began = time.monotonic()
-        row = calibrated(load(name), arguments)
+    parser.add_argument("directories", nargs="+", type=Path, help="directories with records")
+    records, _ = read_records(parser.parse_args().directories)
+    for record in records:
+        name = record.run.benchmark_id
+        row = calibrated(record)
         CALIBRATION_FILE.write_text(calibration_text({**calibrations(), name: row}), "utf-8")
         calibrations.cache_clear()
-        told = {key: round(value["mean"], 3) for key, value in asdict(row).items() if key in TOLD}
         word = "improved" if row.improved else "not improved"
-        print(f"{name}: {word} {told} {time.monotonic() - began:.0f} s", flush=True)
+        print(f"{name}: {word}, {row.starter.mean:g} to {row.selected.mean:g}", flush=True)
 
-
-TOLD = ("starter", "selected")
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -38,10 +38,19 @@ ALLOWED: dict[str, set[str]] = {
     },
     "agents": {"__init__", "errors", "run"},
     "envs": {"benchmark", "errors", "execution", "program", "spaces", "testing"},
+    "analysis": {
+        *("__init__", "benchmark", "envs", "errors", "evaluation", "execution", "program", "run"),
+        *("skills", "spaces", "strict_json"),
+    },
+    "suite": {
+        *("agents", "analysis", "benchmark", "data", "envs", "errors", "execution", "program"),
+        *("run", "skills", "strict_json"),
+    },
     "cli": {
         *(
             "__init__",
             "agents",
+            "analysis",
             "benchmark",
             "data",
             "envs",
@@ -51,7 +60,7 @@ ALLOWED: dict[str, set[str]] = {
             "program",
             "run",
         ),
-        *("skills", "strict_json"),
+        *("skills", "strict_json", "suite"),
     },
 }
 

@@ -85,6 +85,7 @@ def test_versions_agree() -> None:
         "CHANGELOG.md",
         "docs/agents.md",
         "docs/protocol.md",
+        "docs/scoring.md",
         "skills/evopolicygym/SKILL.md",
         "tests/unit/agents/recorded/README.md",
     ],

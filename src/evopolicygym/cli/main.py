@@ -21,6 +21,7 @@ from evopolicygym.cli import (
     replay,
     run,
     suite,
+    table,
 )
 from evopolicygym.cli.output import INTERRUPTED
 
@@ -42,6 +43,7 @@ app.command("replay")(replay.command)
 app.command("doctor")(doctor.command)
 app.command("check-envs")(check_envs.command)
 app.command("discover-envs")(discover_envs.command)
+app.command("table")(table.command)
 app.add_typer(data.app, name="data")
 app.add_typer(suite.app, name="suite")
 

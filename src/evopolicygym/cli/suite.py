@@ -230,9 +230,19 @@ def _counted(states: Sequence[CellState]) -> str:
 
 def _show_result(home: Path, states: Sequence[CellState]) -> None:
     """Show the table, and every cell that has no place in it."""
+    from evopolicygym.analysis.records import read_records
+    from evopolicygym.analysis.table import make_table
+    from evopolicygym.cli.table import show
+
     others = [state for state in states if state.state != "done"]
     if others:
         _show_states(home, others)
+    records = [home / state.name for state in states if state.state in ("done", "failed")]
+    if records:
+        try:
+            show(make_table(*read_records(records)))
+        except ConfigurationError as error:
+            notice(f"note: there is no table of all of them: {error}")
     typer.echo(f"{len(states)} cells: {_counted(states)}")
     typer.echo(f"Records: {home}")
 

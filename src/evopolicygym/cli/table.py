@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar, get_args
 
 import typer
 
@@ -14,7 +14,7 @@ from evopolicygym.errors import ConfigurationError, near_miss
 if TYPE_CHECKING:
     from evopolicygym.analysis.table_models import TableFile
 
-__all__ = ["command"]
+__all__ = ["command", "show"]
 
 _PIPE_WIDTH = 220
 
@@ -24,7 +24,7 @@ Name = TypeVar("Name", bound=str)
 @reported
 def command(
     directories: Annotated[
-        list[Path], typer.Argument(metavar="DIR…", help="Directories with records in them.")
+        list[Path], typer.Argument(metavar="DIR", help="Directories with records in them.")
     ],
     format: Annotated[
         str | None,
@@ -50,7 +50,7 @@ def command(
 ) -> None:
     """Compare finished Runs: held-out means, final scores, rank scores, what it took."""
     from evopolicygym.analysis.records import read_records
-    from evopolicygym.analysis.render import FORMATS, render
+    from evopolicygym.analysis.render import FORMATS, Format, render
     from evopolicygym.analysis.scores import TIE_RULES
     from evopolicygym.analysis.table import make_table
     from evopolicygym.run.files import write_atomically
@@ -60,7 +60,7 @@ def command(
             f"--json prints JSON: leave out --format, or name a file for {format!r} with --output"
         )
     by_ending = "terminal" if output is None else FORMATS.get(output.suffix, "terminal")
-    kind = _one_of("--format", format or by_ending, FORMATS.values())
+    kind = _one_of("--format", format or by_ending, get_args(Format))
     rule = _one_of("--ties", ties, TIE_RULES)
     records, left_out = read_records(directories, skip_unreadable=skip_unreadable)
     table = make_table(
@@ -73,7 +73,7 @@ def command(
     elif output is not None:
         typer.echo(f"wrote {output}")
     elif kind == "terminal":
-        _print(table)
+        show(table)
     else:
         typer.echo(render(table, kind), nl=False)
 
@@ -94,7 +94,8 @@ def _one_of(option: str, value: str, known: Iterable[Name]) -> Name:
     )
 
 
-def _print(table: TableFile) -> None:
+def show(table: TableFile) -> None:
+    """Print a table for a person."""
     from rich.console import Console
 
     from evopolicygym.analysis.render import print_table

@@ -1,7 +1,7 @@
 """Anchors: what knowing nothing and what a known good policy score, as rows of data.
 
 `anchors.toml` has one table a registered id, written by `evopolicygym anchors --write`;
-`core16.toml` holds the paper's figures for Core-16.
+`core16.toml` holds the paper's figures for Core-16, `experts.toml` those of our own Programs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import statistics
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
@@ -31,12 +31,14 @@ __all__ = [
     "Anchors",
     "Expert",
     "Measurement",
+    "OwnExpert",
     "PaperRow",
     "anchors",
     "anchors_file",
     "anchors_text",
     "core16",
     "documented_expert",
+    "own_experts",
     "read_anchors",
     "versions",
 ]
@@ -149,6 +151,28 @@ class PaperRow:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnExpert:
+    """A Program of ours, played on the Episodes that the row of `anchors.toml` is measured on.
+
+    Attributes:
+        program: Name of its directory in `benchmarks/experts`.
+        returns: What it reached.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    program: str
+    returns: Measurement
+
+    @property
+    def expert(self) -> Expert:
+        """The same as an anchor."""
+        mean, error, episodes = astuple(self.returns)
+        measured = f"measured: {mean} ± {error}, {episodes} Episodes"
+        return Expert(mean, "reference", f"benchmarks/experts/{self.program}, {measured}")
+
+
+@dataclass(frozen=True, slots=True)
 class _Paper:
     __pydantic_config__ = _STRICT
 
@@ -208,13 +232,24 @@ def core16() -> tuple[Mapping[str, PaperRow], int]:
     return paper.environments, paper.episodes
 
 
+@cache
+def own_experts() -> Mapping[str, OwnExpert]:
+    """Return the experts that are Programs of ours: registered id → Program and result."""
+    name = "experts.toml"
+    text = files("evopolicygym.envs").joinpath(name).read_text("utf-8")
+    return _checked(TypeAdapter(dict[str, OwnExpert]), text, name)
+
+
 def documented_expert(spec: BenchmarkSpec) -> Expert | None:
-    """Return the paper's best entry, else the registered `reward_threshold`, else None."""
+    """Return the paper's best entry, a Program of ours, or the registered `reward_threshold`."""
     env_id = spec.metadata.get("gymnasium_id")
     row = _paper().environments.get(str(env_id))
     if row is not None:
         source = f"best entry, {row.best_model}; {_paper().source}"
         return Expert(row.best, "reference", source)
+    own = own_experts().get(str(env_id))
+    if own is not None:
+        return own.expert
     registered = gymnasium.registry.get(str(env_id))
     if registered is None or registered.reward_threshold is None:
         return None

@@ -27,6 +27,7 @@ _NEEDED = {"objective", "observation", "action", "reward", "termination", "notes
 _KEYS = _NEEDED | {"also", "extends", "about", "action_about", "steps"}
 _BLOCK_KEYS = {"path", "about", "rows", "repeat", "axes", "components"}
 _UNKNOWN = "not documented"
+_FEW = 3
 _TITLES = {  # heading: words in the titles of the documentation's sections
     "Objective": "description|mission space",
     "Observation": "observation|starting state",
@@ -147,11 +148,21 @@ def _value(space: Space) -> str:
         shape = f"shape `{tuple(space['shape'])}`" if "shape" in space else "the shape of `nvec`"
         return f"a numpy array of dtype `{dtype}` and {shape}"
     if kind == "Dict":
-        parts = (f"`{key}` ({_value(part)})" for key, part in space["spaces"].items())
+        parts = (f"{keys} ({_value(part)})" for keys, part in _alike(space["spaces"]))
         return "a `dict` with " + ", ".join(parts)
     if kind == "Tuple":
         return f"a `tuple` of ({'; '.join(map(_value, space['spaces']))})"
     return "a `str`" if kind == "Text" else f"a `tuple`, a member of {describe(space)}"
+
+
+def _alike(parts: Mapping[str, Space]) -> Iterator[tuple[str, Space]]:
+    """Yield keys and part of a Dict; many equal neighbours, agents for instance, are named once."""
+    for _, group in groupby(parts.items(), key=lambda item: repr(item[1])):
+        items = list(group)
+        if len(items) > _FEW:
+            yield f"`{items[0][0]}` to `{items[-1][0]}`, {len(items)} keys, each", items[0][1]
+        else:
+            yield from ((f"`{key}`", part) for key, part in items)
 
 
 def generic_text(
@@ -190,8 +201,9 @@ def generic_text(
 def _declared(space: Space, path: str) -> Iterator[str]:
     """Yield every component with its declared range; equal neighbours share a line."""
     kind, parts = space["type"], space.get("spaces", ())
-    for key, part in parts.items() if isinstance(parts, Mapping) else enumerate(parts):
-        yield from _declared(part, f"{path}/{key}".strip("/"))
+    named = _alike(parts) if isinstance(parts, Mapping) else enumerate(parts)
+    for key, part in named:
+        yield from _declared(part, f"{path}/{str(key).replace('`', '')}".strip("/"))
     if kind in ("Box", "MultiBinary"):
         low, high = _flat(space.get("low", 0)), _flat(space.get("high", 1))
         size = math.prod(space["shape"])

@@ -71,6 +71,7 @@ def run(
     config: RunConfig = RunConfig(),  # noqa: B008 - frozen
     skills: Sequence[AgentSkill] = (),
     prices: PriceTable | None = None,
+    label: str | None = None,
     observer: Callable[[RunEvent], None] | None = None,
 ) -> RunResult:
     """Let one agent improve a Program within a budget, then measure what it hands over.
@@ -84,6 +85,7 @@ def run(
         config: Limits.
         skills: Skills the agent finds in its workspace.
         prices: To estimate what the agent's tokens cost; the record keeps it.
+        label: What tables call the agent; None for its kind and model.
         observer: Gets every event as it happens, in whichever thread it happens.
 
     Returns:
@@ -107,7 +109,7 @@ def run(
     root = Path(record_to).absolute()
     prepare_directory(root)
     with ExitStack() as stack:
-        record = RunRecord(root, observer)
+        record = RunRecord(root, observer, label)
         stack.callback(record.close)
         return _Run(
             program,

@@ -303,6 +303,7 @@ class RunFile(Model):
     config: dict[str, Json]
     execution: dict[str, Json]
     skills: list[dict[str, Json]]
+    label: str | None = Field(description="what tables call the agent, if not by kind and model")
     agent: AgentReport | None
     terminal_reason: TerminalReason | None
     counts: bool | None = Field(description="whether the Run is data; if not, it is unscored")

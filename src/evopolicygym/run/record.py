@@ -53,9 +53,15 @@ class RunRecord:
     Args:
         root: The prepared directory.
         observer: Gets every event as it happens.
+        label: What tables call the agent, or None.
     """
 
-    def __init__(self, root: Path, observer: Callable[[RunEvent], None] | None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        observer: Callable[[RunEvent], None] | None,
+        label: str | None = None,
+    ) -> None:
         self.root = root
         self.workspace = root / "workspace"
         self.submissions = root / "submissions"
@@ -63,7 +69,7 @@ class RunRecord:
         self.started = now()
         self._observer = observer
         self._events = AppendOnlyFile(root / "events.jsonl")
-        self._head: dict[str, Any] = {}
+        self._head: dict[str, Any] = {"label": label}
 
     def event(self, kind: str, **data: Any) -> None:
         """Record one event and tell the observer.

@@ -44,6 +44,7 @@ class Prepared:
         config: Limits.
         skills: What the agent finds in its workspace.
         prices: To estimate costs with, or None.
+        label: What tables call the agent, or None.
     """
 
     benchmark: Benchmark
@@ -53,6 +54,7 @@ class Prepared:
     config: RunConfig
     skills: tuple[AgentSkill, ...]
     prices: PriceTable | None
+    label: str | None
 
     def play(
         self, record_to: Path, observer: Callable[[RunEvent], None] | None = None
@@ -67,6 +69,7 @@ class Prepared:
             config=self.config,
             skills=self.skills,
             prices=self.prices,
+            label=self.label,
             observer=observer,
         )
 
@@ -149,6 +152,7 @@ def prepared(
         config=config,
         skills=tuple(AgentSkill.from_directory(skill) for skill in settings.skills or ()),
         prices=None if settings.prices is None else PriceTable.from_file(Path(settings.prices)),
+        label=agent.name,
     )
 
 

@@ -1,0 +1,1 @@
+"""From finished Runs to numbers: reading records, scores, the table of comparable Runs."""
