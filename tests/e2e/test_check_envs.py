@@ -117,7 +117,7 @@ def test_what_is_installed_is_written_the_same_twice(preloaded: Preloaded, tmp_p
 
 
 def test_a_result_file_that_is_none(preloaded: Preloaded, tmp_path: Path) -> None:
-    (tmp_path / "checked.json").write_text('{"environments": [{}]}')
+    (tmp_path / "checked.json").write_text('{"installation": null, "environments": [{}]}')
     done = preloaded("discover-envs", "--checked", "checked.json", cwd=tmp_path)
     assert done.code == 2
     assert "--checked checked.json is not what `check-envs [--bulk] --json` prints" in done.message

@@ -424,6 +424,7 @@ def test_replay_agrees(preloaded: Preloaded, finished: Path, submission: str) ->
     assert files(finished) == before
 
 
+@pytest.mark.damaged_record("digest")
 def test_replay_refuses_a_program_that_was_changed(
     preloaded: Preloaded, tmp_path: Path, finished: Path
 ) -> None:
@@ -437,6 +438,7 @@ def test_replay_refuses_a_program_that_was_changed(
     assert "hash" not in done.stdout
 
 
+@pytest.mark.damaged_record("hash")
 def test_replay_tells_a_difference(preloaded: Preloaded, tmp_path: Path, finished: Path) -> None:
     root = tmp_path / "record"
     shutil.copytree(finished, root)
@@ -454,6 +456,7 @@ def test_replay_tells_a_difference(preloaded: Preloaded, tmp_path: Path, finishe
     assert as_json.json["recorded_hash"] == "0" * 64
 
 
+@pytest.mark.damaged_record("digest")
 def test_replay_refuses_another_environment(
     preloaded: Preloaded, tmp_path: Path, finished: Path
 ) -> None:

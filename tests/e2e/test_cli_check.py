@@ -9,6 +9,8 @@ import pytest
 
 from .tools import CLI, Preloaded, command, files
 
+pytestmark = pytest.mark.damaged_record()
+
 
 @pytest.fixture
 def records(finished: Path, tmp_path: Path) -> Path:

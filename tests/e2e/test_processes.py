@@ -226,6 +226,7 @@ time.sleep(300)
 """
 
 
+@pytest.mark.damaged_record("unfinished")
 def test_kill_9_leaves_no_process(tmp_path: Path, marked: Path) -> None:
     (tmp_path / "pids").mkdir()
     daemon = f"home = {str(tmp_path)!r}\n{DAEMON}"

@@ -43,8 +43,10 @@ def command(
     for path in checked or ():
         for family in _checked(path):
             before = families.get(family["name"], {"environments": []})
+            if before.keys() | family.keys() == {"name", "environments"}:
+                continue  # nothing is known of its installation
             rows = {row["id"]: row for row in (*before["environments"], *family["environments"])}
-            families[family["name"]] = {**family, "environments": [*rows.values()]}
+            families[family["name"]] = {**before, **family, "environments": [*rows.values()]}
     for family in families.values():
         family["counts"] = _counts(family["environments"])
     document = {
@@ -85,18 +87,19 @@ def _checked(path: Path) -> Iterator[dict[str, Any]]:
 
     try:
         report = loads(path.read_bytes())
-        installation = report["installation"]
-        for family in installation["families"]:
-            rows = [row for row in report["environments"] if row["family"] == family["name"]]
-            yield {
-                **family,
-                "installed": True,
-                "reason": "",
-                "simulators": installation["simulators"],
-                "environments": [
-                    {"id": row["id"], **{name: row[name] for name in _FINDINGS}} for row in rows
-                ],
-            }
+        # A check of single ids does not look at the installation; it adds to one that did.
+        installation = report["installation"] or {"families": []}
+        known = {family["name"]: family for family in installation["families"]}
+        found: dict[str, list[dict[str, Any]]] = {}
+        for row in report["environments"]:
+            kept = {"id": row["id"], **{name: row[name] for name in _FINDINGS}}
+            found.setdefault(row["family"], []).append(kept)
+        for name, rows in found.items():
+            facts: dict[str, Any] = {"name": name, "environments": rows}
+            if name in known:
+                facts |= {**known[name], "installed": True, "reason": ""}
+                facts["simulators"] = installation["simulators"]
+            yield facts
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigurationError(
             f"--checked {path} is not what `check-envs [--bulk] --json` prints: {error}"

@@ -12,6 +12,7 @@ from evopolicygym import __version__
 from evopolicygym.cli import (
     agents,
     anchors,
+    check,
     check_envs,
     data,
     discover_envs,
@@ -44,6 +45,7 @@ app.command("doctor")(doctor.command)
 app.command("check-envs")(check_envs.command)
 app.command("discover-envs")(discover_envs.command)
 app.command("table")(table.command)
+app.command("check")(check.command)
 app.add_typer(data.app, name="data")
 app.add_typer(suite.app, name="suite")
 

@@ -77,7 +77,7 @@ class RunRecord:
         Raises:
             RecordError: It can't be written.
         """
-        event = RunEvent(kind, now(), finite(data))
+        event = RunEvent(kind, now(), finite(self._told(data)))
         line = {"schema": EVENT_SCHEMA, "time": event.time, "kind": kind, "data": event.data}
         self._events.append(line)
         if self._observer is not None:
@@ -92,9 +92,16 @@ class RunRecord:
         Raises:
             RecordError: It can't be written.
         """
-        self._head |= fields
+        self._head |= self._told(fields)
         document = RunFile.model_validate(finite({"started": self.started, **self._head}))
         write_json(self.root / "run.json", document.model_dump(mode="json", by_alias=True))
+
+    def _told(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return fields whose message names files of the record as the record does: relative."""
+        message = fields.get("message")
+        if not isinstance(message, str):
+            return dict(fields)
+        return {**fields, "message": message.replace(f"{self.root}/", "")}
 
     def write_submission(
         self, submission: Submission, result: EvaluationResult, split: str, pool: Sequence[Episode]

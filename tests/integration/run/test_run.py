@@ -438,6 +438,7 @@ def test_bad_input_writes_nothing(tmp_path: Path) -> None:
     assert sorted(p.name for p in target.iterdir()) == ["precious"]
 
 
+@pytest.mark.damaged_record("unfinished")
 def test_killing_the_host_leaves_no_process_and_an_exact_account(tmp_path: Path) -> None:
     """SIGKILL in the middle of an evaluation: all ends, and the charge is on disk."""
     import subprocess

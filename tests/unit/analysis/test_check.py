@@ -673,6 +673,8 @@ def _by_value() -> None:
 PRELUDE = """
 import json, subprocess, sys
 from pathlib import Path
+
+pytestmark = pytest.mark.damaged_record()
 def session(*argv):
     done = subprocess.run(["evopolicygym-session", *argv], capture_output=True, text=True)
     return done.returncode, json.loads(done.stdout)

@@ -420,9 +420,7 @@ def test_equal_runs_give_equal_tables(tmp_path: Path) -> None:
 
 def test_who_comes_empty_handed_has_the_last_rank(tmp_path: Path) -> None:
     make_run(tmp_path / "a", ACROBOT, -490.0, **only("a"))
-    make_run(
-        tmp_path / "b", ACROBOT, None, **only("b"), selected=None, terminal_reason="timed_out"
-    )
+    make_run(tmp_path / "b", ACROBOT, None, **only("b"), selected=None, terminal_reason="timed_out")
     make_run(
         tmp_path / "c", ACROBOT, None, **only("c"), counts=False, terminal_reason="rate_limited"
     )

@@ -97,5 +97,5 @@ def test_no_episode_falls_below(env_id: str) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("env_id", sorted(BENCHMARKS.keys() - NOT_HERE.keys()))
 def test_no_episode_of_many_falls_below(env_id: str) -> None:
-    count = 1 if env_id in SLOW else 3
+    count = 1 if env_id in {"parking-v0", *SLOW} else 3
     assert least(env_id, MANY, count) >= WORST_RETURNS[env_id]

@@ -132,3 +132,12 @@ def test_step_limits_of_environments_that_register_none(name: str, steps: int) -
     assert spec.max_episode_steps == steps
     if name == "mo-highway-v0":
         assert "- `3`: FASTER" in spec.description
+
+
+def test_highway_with_other_spaces_says_less() -> None:
+    pytest.importorskip("mo_gymnasium")
+    from evopolicygym.envs.gymnasium_benchmark import GymnasiumBenchmark
+
+    config = {"action": {"type": "ContinuousAction"}, "observation": {"type": "OccupancyGrid"}}
+    made = GymnasiumBenchmark(id="x", env_id="mo-highway-v0", kwargs={"config": config})
+    assert "yours first" not in made.spec.description

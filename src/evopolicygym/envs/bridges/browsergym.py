@@ -31,7 +31,11 @@ _NOOP_MS = 10_000
 _ASCII = "\t\n" + "".join(map(chr, range(0x20, 0x7F)))
 _LENGTHS = {"goal": 2_000, "url": 200, "axtree": 20_000, "last_action_error": 500}
 _SCREEN = (214, 332, 3)  # MiniWoB's viewport
-_FLAGS = ("--disable-smooth-scrolling", "--host-resolver-rules=MAP * ~NOTFOUND")
+_FLAGS = (
+    "--host-resolver-rules=MAP * ~NOTFOUND",  # no network
+    "--disable-smooth-scrolling",  # which takes time of its own
+    *("--disable-gpu", "--disable-partial-raster"),  # pixels depend on what was drawn before
+)
 _CLOCK = """(() => {
     const names = ["setTimeout", "clearTimeout", "setInterval", "clearInterval",
         "requestAnimationFrame", "cancelAnimationFrame"];
@@ -290,9 +294,9 @@ def _texts(task: str) -> dict[str, str]:
         + ", ".join(f"{length} (`{name}`)" for name, length in _LENGTHS.items())
         + " characters; what is not ASCII is written as in Python's literals, `\\u20ac`.",
         "Action": "The text of one call, with literals for arguments, as in `click('13')`. An "
-        "action that is none of these, or that fails, takes a step all the same and "
-        "shows in `last_action_error`. `bid` is an element's number as a text; `x` and `y` are pixels of "
-        f"the screenshot. `noop` waits {_NOOP_MS} ms at most.\n\n"
+        "action that is none of these, or that fails, takes a step all the same and shows "
+        "in `last_action_error`. `bid` is an element's number as a text; `x` and `y` are pixels "
+        f"of the screenshot. `noop` waits {_NOOP_MS} ms at most.\n\n"
         + "\n".join(f"- `{action.signature}`: {action.description}" for action in actions),
         "Reward": "1 if the page rewards what was done, however little and however late, else 0.",
         "Termination": "The page has ended the task, solved or failed, or its address has changed.",

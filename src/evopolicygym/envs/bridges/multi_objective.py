@@ -80,9 +80,12 @@ def wrap(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 def _texts(inner: Any) -> dict[str, str]:
     """Return what the docstring leaves to that of the environment with one objective."""
     if hasattr(inner, "action_type"):  # highway's has none, but names
-        actions = "\n".join(f"- `{n}`: {name}" for n, name in inner.action_type.actions.items())
-        columns = ", ".join(inner.observation_type.features)
-        return {"Action": actions, "Observation": f"A row a vehicle, yours first: {columns}."}
+        actions = getattr(inner.action_type, "actions", {})
+        texts = {"Action": "\n".join(f"- `{n}`: {name}" for n, name in actions.items())}
+        if type(inner.observation_type).__name__ == "KinematicObservation":
+            columns = ", ".join(inner.observation_type.features)
+            texts["Observation"] = f"A row a vehicle, yours first: {columns}."
+        return texts
     own, *bases = [inspect.cleandoc(cls.__doc__ or "") for cls in type(inner).__mro__]
     sections = [re.split(r"(?m)^## +(.+?) *$", text) for text in (own, *bases[:1])]
     titles = " ".join(sections[0][1::2]).lower()
