@@ -49,7 +49,7 @@ def calibrated(record: Record) -> Calibration:
         benchmark,
         execution=ProcessExecution.unsafe(),
         config=EvaluationConfig(
-            split=config.assessment.split,
+            split=str(config.assessment["split"]),
             episodes=len(played),
             seed=derive_seed(config.seed, "assessment"),
             episode_timeout_seconds=600.0,

@@ -22,6 +22,13 @@ __all__ = ["Robosuite", "register"]
 _STEPS = 1_000  # the package's own horizon
 
 
+class _InOrder(np.random.Generator):
+    """Chooses from a list as if it were sorted: the package makes its lists of names from sets."""
+
+    def choice(self, a: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().choice(sorted(a) if isinstance(a, list) else a, *args, **kwargs)
+
+
 def _make(name: str, reward_shaping: bool, seed: int | None) -> Any:
     env = import_module("robosuite").make(
         name,
@@ -34,6 +41,7 @@ def _make(name: str, reward_shaping: bool, seed: int | None) -> Any:
         hard_reset=False,  # nothing is left to forget: it was made a moment ago
         ignore_done=True,  # the Host keeps the step limit
     )
+    env.rng = _InOrder(env.rng.bit_generator)
     return import_module("robosuite.wrappers").GymWrapper(env)
 
 
@@ -68,7 +76,8 @@ def _about(name: str, reward_shaping: bool) -> tuple[Box, Box, dict[str, str]]:
         "limit."
         if name == "Wipe"
         else "Never before the step limit, done or not.",
-        "Notes": "The seed draws where things are, and the pose of the arm.",
+        "Notes": "The seed draws where things are, the pose of the arm and, if there is one object "
+        "of several (`Single`), which: the observation is of that one, whatever it is named here.",
     }
     env.close()
     low, high = env.action_space.low, env.action_space.high
