@@ -242,15 +242,15 @@ def own_experts() -> Mapping[str, OwnExpert]:
 
 def documented_expert(spec: BenchmarkSpec) -> Expert | None:
     """Return the paper's best entry, a Program of ours, or the registered `reward_threshold`."""
-    env_id = spec.metadata.get("gymnasium_id")
-    row = _paper().environments.get(str(env_id))
+    env_id = str(spec.metadata.get("gymnasium_id", spec.id))
+    row = _paper().environments.get(env_id)
     if row is not None:
         source = f"best entry, {row.best_model}; {_paper().source}"
         return Expert(row.best, "reference", source)
-    own = own_experts().get(str(env_id))
+    own = own_experts().get(env_id)
     if own is not None:
         return own.expert
-    registered = gymnasium.registry.get(str(env_id))
+    registered = gymnasium.registry.get(env_id)
     if registered is None or registered.reward_threshold is None:
         return None
     source = f"reward_threshold of {env_id}, gymnasium registry"

@@ -17,7 +17,7 @@ from evopolicygym.execution import ProcessExecution
 from evopolicygym.program import Program
 
 EXPERTS = Path(__file__).parents[3] / "benchmarks" / "experts"
-QUICK = ("Blackjack-v1", "CliffWalking-v1", "Pendulum-v1")
+QUICK = ("Blackjack-v1", "CliffWalking-v1", "Pendulum-v1", "cartpole", "toy")
 EPISODES = 32
 
 

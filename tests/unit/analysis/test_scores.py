@@ -147,9 +147,9 @@ def test_anchors_that_do_not_fit(changes: dict[str, Any], reason: str) -> None:
 
 def test_an_environment_without_anchors() -> None:
     found = reference(
-        "toy", max_episode_steps=20, primary_metric="mean_return", direction="maximize"
+        "mine", max_episode_steps=20, primary_metric="mean_return", direction="maximize"
     )
-    reason = "the catalog has no anchors for toy"
+    reason = "the catalog has no anchors for mine"
     assert found == Reference(None, None, None, reason, reason)
 
 

@@ -91,7 +91,7 @@ def test_repeats(tmp_path: Path) -> None:
 
 def test_uniform_random_is_an_entry_where_there_are_anchors(tmp_path: Path) -> None:
     make_run(tmp_path / "acrobot", ACROBOT, -499.9)
-    make_run(tmp_path / "toy", "toy", 0.5, spec={"max_episode_steps": 20})
+    make_run(tmp_path / "mine", "mine", 0.5, spec={"max_episode_steps": 20})
     found = table(tmp_path)
     row = anchors("Acrobot-v1")
     assert row is not None
@@ -101,20 +101,20 @@ def test_uniform_random_is_an_entry_where_there_are_anchors(tmp_path: Path) -> N
     assert random.final_score is not None
     assert (random.final_score.mean, random.rank, random.usage) == (0.0, 1.0, None)
     assert cell(found, "codex").rank == 2.0, "worse than random"
-    nowhere = cell(found, RANDOM, "toy")
-    reason = "the catalog has no anchors for toy"
+    nowhere = cell(found, RANDOM, "mine")
+    reason = "the catalog has no anchors for mine"
     assert (nowhere.heldout, nowhere.no_rank_score, nowhere.no_final_score) == (
         None,
         reason,
         reason,
     )
-    alone = cell(found, "codex", "toy")
+    alone = cell(found, "codex", "mine")
     assert alone.heldout is not None
     assert (alone.heldout.mean, alone.rank_score) == (0.5, None)
     assert alone.no_rank_score == "no other entry to rank against"
     assert (alone.final_score, alone.no_final_score) == (None, reason)
     assert [(row.environment, row.ranked_entries) for row in found.environments] == [
-        *(("Acrobot-v1", 2), ("toy", 0))
+        *(("Acrobot-v1", 2), ("mine", 0))
     ]
     without = table(tmp_path, random_entry=False)
     assert [row.entry for row in without.entries] == ["codex"]
