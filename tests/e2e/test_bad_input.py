@@ -13,6 +13,8 @@ import pytest
 
 from .tools import CLI, SOLVED, Preloaded, command, files, run_file
 
+pytestmark = pytest.mark.damaged_record()  # records are damaged on purpose
+
 HUGE = str(10**30)
 RUN = "run --env toy --budget 8"
 EVALUATE = "evaluate solved --env toy"
@@ -59,8 +61,8 @@ USAGE = [
     ("--frob", "No such option: --frob"),
     (f"{RUN} --budgett 8", "--budgett"),
     (f"{RUN} --json=yes", "--json"),
-    ("run --env toy", "Missing option '--budget'"),
-    ("run --budget 8", "Missing option '--env'"),
+    ("run --env toy", "--budget is missing"),
+    ("run --budget 8", "--env is missing"),
     ("evaluate solved", "Missing option '--env'"),
     ("evaluate --env toy", "Missing argument 'program'"),
     ("replay record", "Missing argument 'submission'"),

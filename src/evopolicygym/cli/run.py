@@ -171,7 +171,8 @@ def command(
         execution=execution,
     )
     if agent is not None and agent != who.kind:
-        who = type(who)(kind=agent)  # the options of another kind are none of its
+        # The options of another kind are none of its; an unknown one is refused where it is made.
+        who = type(who).model_construct(kind=agent)
     who = _over(who, model=model, retries=retries, retry_backoff=retry_backoff)
     who = _over(who, args=[*context.args] or None, **_options(agent_option or []))
     server = _over(server, bind=bind, port=port)
@@ -182,7 +183,8 @@ def command(
     notice(UNSAFE_NOTICE)
     if who.kind == "search" and settings.program is not None:
         notice("note: the search agent starts from a policy of its own, not from --program")
-    label = who.name or ready.agent.model or settings.model or ready.agent.name
+    names = (who.name, ready.agent.model, settings.model, ready.agent.name)
+    label = next(name for name in names if name is not None)
     record = (
         run_directory(Path(settings.runs or "runs"), label, settings.env, settings.exp_id)
         if settings.root is None

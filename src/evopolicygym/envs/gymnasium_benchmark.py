@@ -193,7 +193,7 @@ def _step_limit(env: gymnasium.Env[Any, Any], env_id: str) -> int:
     family = family_of(env_id)
     for factors in () if family is None else (family.steps, family.most_steps):
         limit = _product(env, factors)
-        if limit:
+        if 0 < limit < math.inf:
             return math.ceil(limit)
     return _FALLBACK_STEPS
 

@@ -128,13 +128,11 @@ def prepared(
     if settings.env is None:
         raise ConfigurationError(f"{where or '$.run'}.env is missing: a Benchmark id")
     config = _located(lambda: run_config(settings, agent, server), where)
-    command = agent.kind in ("command", "acp")
-    own = {} if command or not agent.args else {"args": agent.args}
     provider = create(
         agent.kind,
-        model=agent.model or settings.model,
-        options={**agent.options, **own},
-        argv=(agent.args or ()) if command else (),
+        model=settings.model if agent.model is None else agent.model,
+        options=agent.options,
+        argv=agent.args or (),
     )
     provider.check()
     if settings.execution not in (None, "unsafe"):
