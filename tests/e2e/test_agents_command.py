@@ -56,6 +56,7 @@ def test_the_documents_name_every_option_and_reason() -> None:
     assert set(told) == {reason.value for reason in TerminalReason}
 
 
+@pytest.mark.damaged_record("private")  # the client prints its environment, token included
 def test_arguments_and_options_reach_the_client(preloaded: Preloaded, tmp_path: Path) -> None:
     fake = tmp_path / "codex"
     fake.write_text(

@@ -130,6 +130,7 @@ def begun(root: Path) -> int:
     return len(list(root.glob(".attempts/*/*/*/*")))
 
 
+@pytest.mark.damaged_record("unfinished", "leftover")
 def test_killed_three_times_it_ends_in_the_same_scores(smoke: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
     argv = [CLI, "suite", "--config", str(SMOKE), "--root", str(root)]

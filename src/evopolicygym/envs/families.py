@@ -117,7 +117,14 @@ FAMILIES: tuple[Family, ...] = (
         ("max_episode_steps",),
         variables={"PYGLET_HEADLESS": "true"},
     ),
-    Family("vizdoom", "env-visual", ("vizdoom.gymnasium_wrapper",), r"Vizdoom"),
+    Family(
+        "vizdoom",
+        "env-visual",
+        ("vizdoom.gymnasium_wrapper",),
+        r"Vizdoom",
+        ("step_limit",),
+        bridge=("vizdoom",),
+    ),
     Family("crafter", "env-visual", ("crafter",), r"crafter/", bridge=("crafter",)),
     Family("retro", "env-visual", ("stable_retro",), r"retro/", bridge=("retro",)),
     Family(
@@ -198,6 +205,7 @@ FAMILIES: tuple[Family, ...] = (
         ("jax", "gymnasium"),
         r"(?:phys2d|tabular)/",
         variables={"JAX_PLATFORMS": "cpu"},
+        bridge=("functional",),
     ),
     Family(
         "jumanji",

@@ -171,4 +171,3 @@ def test_a_sample_of_all_that_is_registered(tmp_path: Path) -> None:
     assert not bad
     assert done.returncode == 0
     assert report["stale_known_failures"] == []
-    assert report["seconds"] < 60

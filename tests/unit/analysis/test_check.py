@@ -35,6 +35,8 @@ from evopolicygym.run.measurement import derive_seed
 from evopolicygym.skills import AgentSkill
 from evopolicygym.strict_json import dumps, pretty
 
+pytestmark = pytest.mark.damaged_record()  # that is what they are about
+
 Code = FindingCode
 
 UNSAFE = ProcessExecution.unsafe()
@@ -674,7 +676,6 @@ PRELUDE = """
 import json, subprocess, sys
 from pathlib import Path
 
-pytestmark = pytest.mark.damaged_record()
 def session(*argv):
     done = subprocess.run(["evopolicygym-session", *argv], capture_output=True, text=True)
     return done.returncode, json.loads(done.stdout)
