@@ -34,7 +34,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> TableFile:
     tokens = {"input": 1000, "cache_read": 0, "cache_write": 0, "output": 234}
     cost = {"tokens": tokens, "tokens_complete": True, "estimated_cost_usd": 1.5}
     make_run(root / "b", score=-90.0, agent=agent("b", "m", **cost))
-    make_run(root / "toy", "toy", 0.25, agent=agent("a"), spec={"max_episode_steps": 20})
+    make_run(root / "mine", "mine", 0.25, agent=agent("a"), spec={"max_episode_steps": 20})
     make_run(root / "bad", score=None, counts=False, terminal_reason="rate_limited",
              message=HOSTILE, agent=agent(HOSTILE))  # fmt: skip
     records, _ = read_records([root])
@@ -57,7 +57,7 @@ def test_every_format_says_what_its_numbers_depend_on(
     assert "uniform random policy, 256 Episodes of split test, seed 0" in text.replace("\n", " ")
     assert "best entry, gpt-5.5; arXiv 2607.02440" in text
     assert "rate_limited" in text.replace("\\", ""), "unscored Runs are listed"
-    assert "no anchors for toy" in text
+    assert "no anchors for mine" in text
     assert "\x1b" not in text
     assert text.endswith("\n")
     assert not text.endswith("\n\n")
